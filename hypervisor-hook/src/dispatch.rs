@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::connection::{Answer, Call, Connection, Failure, Link};
 use crate::devices::{Unconfirmed, Wanted};
 use crate::patience::Patience;
-use crate::reporter::Shared;
+use crate::shared::Shared;
 use fpga_core::event::{Event, Identity};
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};

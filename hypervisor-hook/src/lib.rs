@@ -15,6 +15,7 @@ mod merge;
 mod patience;
 mod queue;
 mod reporter;
+mod shared;
 mod token;
 mod whole_millis;
 

@@ -1,18 +1,18 @@
-//! The handle that a device runtime holds, and the state that it shares with the background thread.
+//! The handle that a device runtime holds. It starts the background thread.
 
 use crate::config::Config;
-use crate::devices::{Devices, Wanted};
+use crate::devices::Wanted;
 use crate::dispatch::Dispatch;
 use crate::queue::{Queue, lock};
+use crate::shared::{RecordsEnd, Shared};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 
 /// Reports to the collector of the node. Clones share one queue and one background thread, which ends with the last
 /// clone.
@@ -63,36 +63,6 @@ struct Inner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The state that the handles and the background thread share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) queue: Queue,
-    pub(crate) devices: Devices,
-    pub(crate) counters: Counters,
-    pub(crate) reporter: u64,
-    pending: AtomicUsize,
-    stop: AtomicBool,
-    stop_notify: Notify,
-    flush_wanted: AtomicU64,
-    flush_done: Mutex<FlushDone>,
-    flush_changed: Condvar,
-}
-
-/// How far the background thread has got.
-#[derive(Debug, Default)]
-struct FlushDone {
-    /// Number of the newest completed flush.
-    flush: u64,
-    ended: bool,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) sent: AtomicU64,
-    pub(crate) retries: AtomicU64,
-    pub(crate) refused: AtomicU64,
-}
-
 impl Reporter {
     /// Starts the background thread. The collector may start later.
     ///
@@ -100,24 +70,13 @@ impl Reporter {
     /// [`StartError`] if the system provides no thread or runtime, or signals cannot be blocked.
     pub fn start(config: Config) -> Result<Self, StartError> {
         let (queue, receiver) = Queue::new(config.queue_capacity);
-        let shared = Arc::new(Shared {
-            queue,
-            devices: Devices::default(),
-            counters: Counters::default(),
-            reporter: random_id(),
-            pending: AtomicUsize::new(0),
-            stop: AtomicBool::new(false),
-            stop_notify: Notify::new(),
-            flush_wanted: AtomicU64::new(0),
-            flush_done: Mutex::default(),
-            flush_changed: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::new(queue, random_id()));
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
         let of_thread = Arc::clone(&shared);
         let body = move || {
             // Also when the thread unwinds, so that no caller waits for it in vain.
-            let _ended = Ended(Arc::clone(&of_thread));
+            let _ended = RecordsEnd(Arc::clone(&of_thread));
             let local = tokio::task::LocalSet::new();
             local.block_on(&runtime, async move { Dispatch::new(config, of_thread, receiver).run().await });
         };
@@ -151,18 +110,11 @@ impl Reporter {
     /// [`Unsent`] if `deadline` passes first; the rest is still sent later.
     pub fn flush(&self, deadline: Duration) -> Result<(), Unsent> {
         let shared = &self.inner.shared;
-        let end = Instant::now() + deadline;
-        let wanted = shared.flush_wanted.fetch_add(1, Ordering::SeqCst) + 1;
-        shared.queue.wake();
-        let mut done = lock(&shared.flush_done);
-        while done.flush < wanted && !done.ended {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            done = shared.flush_changed.wait_timeout(done, left).unwrap_or_else(PoisonError::into_inner).0;
+        if shared.flush(Instant::now() + deadline) {
+            Ok(())
+        } else {
+            Err(Unsent { events: self.stats().queued })
         }
-        if done.flush >= wanted { Ok(()) } else { Err(Unsent { events: self.stats().queued }) }
     }
 
     /// Like [`Self::flush`]; then ends the background thread, for all clones.
@@ -171,7 +123,7 @@ impl Reporter {
     /// [`Unsent`] if `deadline` passes first; the rest is given up.
     pub fn shutdown(&self, deadline: Duration) -> Result<(), Unsent> {
         let flushed = self.flush(deadline);
-        self.inner.stop();
+        self.inner.shared.stop();
         if let Some(thread) = lock(&self.inner.thread).take() {
             // The thread waits only for the network, and no longer once it is told to stop. Its panic was logged.
             let _ = thread.join();
@@ -185,7 +137,7 @@ impl Reporter {
         let shared = &self.inner.shared;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
-            queued: shared.queue.len() + shared.pending.load(Ordering::Relaxed),
+            queued: shared.queue.len() + shared.pending(),
             merged: load(&shared.queue.merged),
             sent: load(&shared.counters.sent),
             retries: load(&shared.counters.retries),
@@ -195,58 +147,9 @@ impl Reporter {
     }
 }
 
-impl Inner {
-    fn stop(&self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.stop_notify.notify_one();
-        self.shared.queue.wake();
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl Shared {
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
-    }
-
-    /// Waits until the reporter is told to stop.
-    pub(crate) async fn stopped(&self) {
-        while !self.is_stopped() {
-            self.stop_notify.notified().await;
-        }
-    }
-
-    pub(crate) fn set_pending(&self, events: usize) {
-        self.pending.store(events, Ordering::Relaxed);
-    }
-
-    /// Number of the newest requested flush.
-    pub(crate) fn flush_wanted(&self) -> u64 {
-        self.flush_wanted.load(Ordering::SeqCst)
-    }
-
-    /// Records that everything reported before flush number `flush` is acknowledged.
-    pub(crate) fn flushed(&self, flush: u64) {
-        let mut done = lock(&self.flush_done);
-        if done.flush != flush {
-            done.flush = flush;
-            self.flush_changed.notify_all();
-        }
-    }
-}
-
-/// Records the end of the thread when dropped.
-struct Ended(Arc<Shared>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        lock(&self.0.flush_done).ended = true;
-        self.0.flush_changed.notify_all();
+        self.shared.stop();
     }
 }
 

@@ -17,11 +17,12 @@ use fpga_core::decide::DecisionRules;
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::signals::AskedKind;
 use fpga_core::units::{Millis, MonotonicTime, WallTime};
-use fpga_scheduler_extender::app::{App, Routes, app};
+use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::index::Shown;
 use fpga_scheduler_extender::metrics::Verb;
-use fpga_scheduler_extender::serve::serve;
+use fpga_scheduler_extender::ports::serve::serve;
+use fpga_scheduler_extender::routes::{self, Routes};
 use fpga_scheduler_extender::verbs::answer;
 use fpga_scheduler_extender::wire::Mode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -51,7 +52,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let state = cluster();
     let routes = Routes { prefix: String::new(), max_body_bytes: 64 << 20 };
-    let extender = start(&runtime, app(Arc::clone(&state), &routes));
+    let extender = start(&runtime, routes::router(Arc::clone(&state), &routes));
 
     println!("extender latency over HTTP on loopback, {calls} calls each, microseconds");
     println!(

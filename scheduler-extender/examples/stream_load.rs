@@ -19,9 +19,10 @@ use fpga_core::units::Millis;
 use fpga_node_stream::client::{Address, Credentials, NodeStream};
 use fpga_node_stream::token::{Access, TokenFile};
 use fpga_node_stream::v1::{Introduction, Verdict};
-use fpga_scheduler_extender::app::{App, Routes, app};
+use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::Shown;
+use fpga_scheduler_extender::routes::{self, Routes};
 use fpga_scheduler_extender::stream::{Streams, serve};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -74,7 +75,8 @@ fn replica(nodes: usize, token: PathBuf) {
         let streams = Arc::new(Streams::new(index, metrics, clock, access));
         let (http, stream) = (listener().await, listener().await);
         println!("{}\n{}", http.local_addr().unwrap(), stream.local_addr().unwrap());
-        let router: Router = app(state, &Routes { prefix: String::new(), max_body_bytes: 1 << 20 });
+        let router: Router =
+            routes::router(state, &Routes { prefix: String::new(), max_body_bytes: 1 << 20 });
         // Standard input closes when the measuring process ends.
         let end = tokio::task::spawn_blocking(|| drop(std::io::stdin().read(&mut [0])));
         tokio::select! {

@@ -1,10 +1,11 @@
 //! The answers for people and their tools: health, metrics, nodes, configuration and explanations.
 
-use crate::app::{App, json};
+use crate::app::App;
 use crate::clock::Moment;
 use crate::explain::{Explanation, PodName};
 use crate::index::{Node, Source};
 use crate::outvote::Votes;
+use crate::response::json;
 use crate::verbs::Refusal;
 use axum::Router;
 use axum::body::Body;

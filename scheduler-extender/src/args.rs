@@ -1,16 +1,17 @@
 //! Command line and wiring.
 
 use crate::admin;
-use crate::app::{App, Routes, app, longest_body, reading};
+use crate::app::{App, longest_body};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::events::{self, PodArgs, SPACING};
 use crate::config::watch::LOOK;
+use crate::ports::serve::Signals;
 use crate::ports::{PortArgs, Routers};
 use crate::record::RecordArgs;
 use crate::replay::{self, ReplayArgs};
+use crate::routes::{self, Routes};
 use crate::rules_args::{PRECEDENCE, RulesArgs};
-use crate::serve::Signals;
 use crate::stream::options::StreamArgs;
 use crate::wire::MAX_WORKING_BYTES;
 use crate::{pod_reflector, reflector};
@@ -215,9 +216,9 @@ impl ServeArgs {
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let port_metrics = state.metrics.ports.clone();
         let routers = Routers {
-            reading: reading(Arc::clone(&state)),
+            reading: routes::reading(Arc::clone(&state)),
             probes: admin::probes(Arc::clone(&state)),
-            all: app(Arc::clone(&state), &Routes { prefix: path_prefix, max_body_bytes }),
+            all: routes::router(Arc::clone(&state), &Routes { prefix: path_prefix, max_body_bytes }),
         };
         let (second, cut) = tokio::sync::oneshot::channel::<()>();
         let stop = async move {

@@ -5,13 +5,14 @@
 //! their tools, `--metrics-listen` for probes and Prometheus only.
 
 pub mod metrics;
+pub mod serve;
 
-use crate::serve::serve_ports;
 use anyhow::{Context as _, Result, bail};
 use axum::Router;
 use fpga_net::http::Port;
 use fpga_net::tls::{HTTP_1, Reload, ServerFiles, ServerTls};
 use metrics::{PortMetrics, PortName};
+use serve::serve_ports;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;

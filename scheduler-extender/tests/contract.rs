@@ -14,10 +14,11 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use fpga_core::decide::DecisionRules;
 use fpga_core::units::{MonotonicTime, WallTime};
-use fpga_scheduler_extender::app::{App, Routes, app};
+use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::config::Config;
 use fpga_scheduler_extender::index::Shown;
+use fpga_scheduler_extender::routes::{self, Routes};
 use fpga_scheduler_extender::settings::Settings;
 use http_body_util::BodyExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -45,7 +46,7 @@ fn service_at(rules: DecisionRules, now: Arc<AtomicU64>) -> (Router, Arc<App>) {
     let clock = Clock::new(move || Moment { now: now(), wall: WallTime(1_760_000_000_000) });
     let state = Arc::new(App::new(rules, clock));
     let routes = Routes { prefix: "/fpga".into(), max_body_bytes: MAX_BODY_BYTES };
-    (app(Arc::clone(&state), &routes), state)
+    (routes::router(Arc::clone(&state), &routes), state)
 }
 
 fn show(state: &App, name: &str, labels: &[(&str, &str)], annotation: Option<&str>) {
@@ -173,7 +174,8 @@ async fn a_bitstream_goes_where_it_is_valid_and_platform_slots_and_loaded_are_as
     let config = Config::of_file(Settings::default(), "extender.yaml".as_ref(), text, WallTime(1)).unwrap();
     let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
     let state = Arc::new(App::with_config(config, clock));
-    let router = app(Arc::clone(&state), &Routes { prefix: String::new(), max_body_bytes: MAX_BODY_BYTES });
+    let router =
+        routes::router(Arc::clone(&state), &Routes { prefix: String::new(), max_body_bytes: MAX_BODY_BYTES });
     show(&state, "a", &[], Some(&node_state("intel", 0, "sobel")));
     show(&state, "b", &[], Some(&node_state("xilinx", 0, "mm")));
     state.index.listed(&HashSet::from(["a", "b"].map(str::to_owned)));

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod azure;
 pub mod commands;
+pub mod error;
 pub mod figure;
 pub mod outcome;
 pub mod parallel;

@@ -17,8 +17,8 @@ mod units;
 
 pub use options::Scenario;
 
+use crate::error::ScenarioError;
 use crate::outcome::Outcome;
-use crate::scenario::ScenarioError;
 use crate::trace::Trace;
 
 /// Simulates a scenario.

@@ -14,8 +14,8 @@ pub mod thresholds;
 pub mod vary;
 pub mod workload;
 
+use crate::error::ScenarioError;
 use crate::outcome::Outcome;
-use crate::scenario::ScenarioError;
 use serde::Deserialize;
 
 /// A scenario of kind `pool`.

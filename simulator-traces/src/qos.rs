@@ -10,8 +10,8 @@ mod series;
 pub mod splits;
 pub mod traces;
 
+use crate::error::ScenarioError;
 use crate::outcome::Outcome;
-use crate::scenario::ScenarioError;
 use serde::Deserialize;
 
 /// A scenario of kind `qos`.

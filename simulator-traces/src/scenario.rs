@@ -1,10 +1,11 @@
 //! Scenarios: TOML files whose `kind` selects the model. The module of each kind has its own `Scenario` type, so that
 //! an error for a wrong key or value has its line.
 
+use crate::error::ScenarioError;
 use crate::outcome::Outcome;
 use crate::{placement, pool, qos};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// One scenario of any kind.
 #[derive(Debug, Clone)]
@@ -15,35 +16,6 @@ pub enum Scenario {
     Pool(Box<pool::Scenario>),
     /// Devices that are allocated by goals (Q).
     Qos(Box<qos::Scenario>),
-}
-
-/// The reasons for which a scenario has no outcome.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// The file can't be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// Path of the file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The text is no scenario; the message has line and column.
-    #[error("the scenario can't be understood: {0}")]
-    Toml(#[from] toml::de::Error),
-    /// A change has no `=`, no name of a key, or a path through something that is not a table.
-    #[error("`{0}` changes nothing of a scenario; write PATH=VALUE, for example `cluster.nodes=20`")]
-    Change(String),
-    /// The values of the scenario are inconsistent.
-    #[error("the scenario makes no sense: {0}")]
-    Invalid(String),
-    /// The trace can't be used.
-    #[error(transparent)]
-    Trace(#[from] crate::azure::TraceError),
-    /// A run broke an invariant of the simulation. The simulator has a bug, and no number of this run can be trusted.
-    #[error("broken invariant: {0}")]
-    Invariant(String),
 }
 
 /// The key that is read before the kind is known.

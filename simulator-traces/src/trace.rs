@@ -2,29 +2,19 @@
 //! memory doesn't grow with the length of the trace.
 
 pub mod azure_2019;
+pub mod azure_2021;
+mod bad_rows;
 pub mod file;
+mod request;
 pub mod statistics;
 pub mod synthetic;
 
-use crate::azure::TraceError;
-use crate::time::{Micros, SimTime};
+pub use azure_2021::TraceError;
+pub use bad_rows::{BadRow, BadRows, TOLD_BAD_ROWS};
+pub use request::Request;
+
+use crate::time::SimTime;
 use std::path::PathBuf;
-
-/// Number of bad rows that are kept; all are counted.
-pub const TOLD_BAD_ROWS: usize = 20;
-
-/// One request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
-    /// Time of arrival.
-    pub at: SimTime,
-    /// Duration without any waiting.
-    pub duration: Micros,
-    /// Number of the function, from 0, in the order of first appearance.
-    pub function: u32,
-    /// Number of the function's application, from 0, in the order of first appearance.
-    pub app: u32,
-}
 
 /// The source of a trace, with all that is needed to open it any number of times.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,24 +46,6 @@ pub struct Trace {
     pub end: SimTime,
     /// The bad rows read so far.
     pub bad_rows: BadRows,
-}
-
-/// A row that is not a valid request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadRow {
-    /// Line of the row, counted from 1, including the header.
-    pub line: u64,
-    /// Description of the error.
-    pub why: String,
-}
-
-/// The bad rows of a trace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BadRows {
-    /// Number of bad rows.
-    pub count: u64,
-    /// The first [`TOLD_BAD_ROWS`] bad rows.
-    pub first: Vec<BadRow>,
 }
 
 impl Trace {
@@ -137,34 +109,5 @@ impl Iterator for Trace {
                 Err(bad) => self.bad_rows.append(bad),
             }
         }
-    }
-}
-
-impl BadRows {
-    /// Counts a bad row.
-    pub fn add(&mut self, row: BadRow) {
-        self.count += 1;
-        if self.first.len() < TOLD_BAD_ROWS {
-            self.first.push(row);
-        }
-    }
-
-    /// Counts the bad rows of `later`, which come after these.
-    pub fn append(&mut self, later: Self) {
-        self.count += later.count;
-        self.first.extend(later.first);
-        self.first.truncate(TOLD_BAD_ROWS);
-    }
-}
-
-impl From<BadRow> for BadRows {
-    fn from(row: BadRow) -> Self {
-        Self { count: 1, first: vec![row] }
-    }
-}
-
-impl std::fmt::Display for BadRow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.why)
     }
 }

@@ -1,42 +1,14 @@
 //! The two functions that a loader looks up.
 
-use crate::cl;
 use crate::config::Config;
+use crate::info::Room;
 use crate::state::configure;
 use crate::table::{ENTRIES, Watching, layered};
+use crate::{cl, commands, contexts, programs, queues};
 use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::panic::catch_unwind;
-
-/// The caller's buffer for the answer of a `clGet…Info` function.
-#[derive(Clone, Copy)]
-pub struct Room {
-    pub size: usize,
-    pub value: *mut c_void,
-    pub size_ret: *mut usize,
-}
-
-impl Room {
-    /// Answers with `bytes` as the standard requires: pointers may be NULL, and too small a buffer is an error.
-    ///
-    /// # Safety
-    /// Each pointer is NULL or writable, `value` for `size` bytes.
-    pub unsafe fn answer(self, bytes: &[u8]) -> cl::cl_int {
-        if !self.value.is_null() {
-            if self.size < bytes.len() {
-                return cl::CL_INVALID_VALUE;
-            }
-            // SAFETY: `value` is writable for `size` bytes by this function's contract, and `bytes` is not longer.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.value.cast::<u8>(), bytes.len()) };
-        }
-        if !self.size_ret.is_null() {
-            // SAFETY: writable by this function's contract.
-            unsafe { self.size_ret.write(bytes.len()) };
-        }
-        cl::CL_SUCCESS
-    }
-}
 
 /// Describes the layer to the loader.
 ///
@@ -85,6 +57,14 @@ pub unsafe extern "C" fn clInitLayer(
     cl::CL_SUCCESS
 }
 
+/// Puts the functions that watch commands, contexts, programs and queues into `table`.
+fn insert(table: &mut cl::cl_icd_dispatch) {
+    commands::insert(table);
+    contexts::insert(table);
+    programs::insert(table);
+    queues::insert(table);
+}
+
 fn watching() -> Watching {
     if std::env::var_os("FPGA_DEVICE_MANAGERS").is_some_and(|value| !value.is_empty()) {
         log("off: FPGA_DEVICE_MANAGERS is set, and what goes to a device manager is reported there");
@@ -95,7 +75,7 @@ fn watching() -> Watching {
         Ok(Some(config)) => {
             log(&format!("reports to {} as device {}", config.endpoint, config.device.id));
             configure(config);
-            Watching::On
+            Watching::On(insert)
         }
         Err(error) => {
             log(&format!("off: {error}"));

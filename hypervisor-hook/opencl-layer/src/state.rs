@@ -6,7 +6,7 @@ use crate::config::{Config, Profiling, Sources};
 use crate::fork::PerProcess;
 use crate::handles::Handles;
 use crate::in_flight::InFlight;
-use crate::queues::Hidden;
+use crate::property_list::Hidden;
 use crate::reports::Reports;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;

@@ -1,7 +1,6 @@
 //! The loader's dispatch table and the one that it gets back, which differs in the functions that are watched.
 
 use crate::cl;
-use crate::{commands, contexts, programs, queues};
 use std::sync::OnceLock;
 
 /// Number of functions in the table, as of OpenCL 3.0.
@@ -17,10 +16,10 @@ pub fn target() -> &'static cl::cl_icd_dispatch {
 }
 
 /// Whether the layer watches the application.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Watching {
-    /// The layer watches commands, contexts, programs and queues.
-    On,
+    /// The layer watches with the functions that this one puts into the table.
+    On(fn(&mut cl::cl_icd_dispatch)),
     /// Every call passes through unchanged.
     Off,
 }
@@ -45,11 +44,10 @@ pub unsafe fn layered(
             entries.min(ENTRIES),
         );
     }
-    if watching == Watching::On && TARGET.set(table).is_ok() {
-        commands::insert(&mut table);
-        contexts::insert(&mut table);
-        programs::insert(&mut table);
-        queues::insert(&mut table);
+    if let Watching::On(insert) = watching
+        && TARGET.set(table).is_ok()
+    {
+        insert(&mut table);
     }
     // The loader uses the table until the process ends.
     Box::leak(Box::new(table))

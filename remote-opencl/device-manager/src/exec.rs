@@ -112,12 +112,12 @@ impl ExecArgs {
         let addresses = match signals.until_ready(&mut manager)? {
             Started::At(addresses) => addresses,
             Started::Interrupted(signal) => {
-                manager.stop(&mut signals);
+                signals.stop(&mut manager);
                 return Ok(ExitCode::from(supervise::status_of_signal(signal)));
             }
         };
         let status = signals.run(environment.command(&program, &arguments, &addresses), &mut manager);
-        manager.stop(&mut signals);
+        signals.stop(&mut manager);
         match status {
             Ok(status) => Ok(ExitCode::from(status)),
             Err(error) => Ok(ExitCode::from(not_started(&program, &error))),

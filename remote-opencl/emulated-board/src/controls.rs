@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The environment variable with the path of the board's control file. Without it the board never fails, and its
@@ -28,9 +29,13 @@ struct Words {
 }
 
 impl Controls {
-    /// Controls for a board without a control file.
-    pub(crate) fn of_nobody() -> Self {
-        Self(Box::leak(Box::default()))
+    /// The controls of the board in this process: the file that [`VARIABLE`] names, or controls that nobody else has.
+    pub(crate) fn of_this_process() -> Self {
+        static CONTROLS: OnceLock<Controls> = OnceLock::new();
+        *CONTROLS.get_or_init(|| {
+            let file = std::env::var_os(VARIABLE).and_then(|path| Self::open(Path::new(&path)).ok());
+            file.unwrap_or_else(|| Self(Box::leak(Box::default())))
+        })
     }
 
     /// Opens the controls in a file, and creates the file if there is none.

@@ -2,6 +2,8 @@
 #![allow(non_snake_case, reason = "the standard's names")]
 
 use crate::cl;
+use crate::controls::Controls;
+use crate::image;
 use crate::pocl::{pocl, take_over};
 use std::ffi::{CStr, c_char, c_void};
 
@@ -19,11 +21,13 @@ pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
     num_ret: *mut cl::cl_uint,
 ) -> cl::cl_int {
     let Some(pocl) = pocl() else { return NO_PLATFORM };
+    // Opened here, so that a test sees the control file as soon as the runtime is loaded.
+    Controls::of_this_process();
     let mut first: cl::cl_platform_id = std::ptr::null_mut();
     // SAFETY: `first` has room for one platform.
     if unsafe { (pocl.platforms)(1, &raw mut first, std::ptr::null_mut()) } == 0 && !first.is_null() {
         // SAFETY: the platform is PoCL's.
-        unsafe { take_over(first) };
+        unsafe { take_over(first, image::insert) };
     }
     // SAFETY: the arguments are the loader's, unchanged.
     unsafe { (pocl.platforms)(num, platforms, num_ret) }

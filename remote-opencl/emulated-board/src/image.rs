@@ -9,9 +9,8 @@ use crate::pocl::theirs;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::hash::{DefaultHasher, Hasher as _};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static CONTROLS: OnceLock<Controls> = OnceLock::new();
 static BOARD: Mutex<Option<Board>> = Mutex::new(None);
 
 #[derive(Default)]
@@ -20,15 +19,6 @@ struct Board {
     image: Option<u64>,
     /// The images of programs that were created from binaries, by the program's address.
     images: HashMap<usize, u64>,
-}
-
-pub fn steer_by(controls: Controls) {
-    // Later controls are ignored.
-    let _ = CONTROLS.set(controls);
-}
-
-fn controls() -> Controls {
-    *CONTROLS.get_or_init(Controls::of_nobody)
 }
 
 fn with_board<T>(act: impl FnOnce(&mut Board) -> T) -> T {
@@ -55,7 +45,7 @@ unsafe extern "C" fn clCreateProgramWithBinary(
     binary_status: *mut cl::cl_int,
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_program {
-    let controls = controls();
+    let controls = Controls::of_this_process();
     controls.wait();
     let fail = |code| {
         if !errcode_ret.is_null() {
@@ -116,7 +106,7 @@ unsafe extern "C" fn clEnqueueNDRangeKernel(
     wait_list: *const cl::cl_event,
     event: *mut cl::cl_event,
 ) -> cl::cl_int {
-    let controls = controls();
+    let controls = Controls::of_this_process();
     controls.wait();
     if controls.kernels_fail() {
         return cl::CL_OUT_OF_RESOURCES;
@@ -150,7 +140,7 @@ unsafe extern "C" fn clEnqueueMarkerWithWaitList(
     wait_list: *const cl::cl_event,
     event: *mut cl::cl_event,
 ) -> cl::cl_int {
-    let controls = controls();
+    let controls = Controls::of_this_process();
     controls.wait();
     let Some(call) = theirs().and_then(|theirs| theirs.clEnqueueMarkerWithWaitList) else {
         return cl::CL_INVALID_OPERATION;
@@ -172,7 +162,7 @@ unsafe extern "C" fn clEnqueueReadBuffer(
     wait_list: *const cl::cl_event,
     event: *mut cl::cl_event,
 ) -> cl::cl_int {
-    controls().wait();
+    Controls::of_this_process().wait();
     let Some(call) = theirs().and_then(|theirs| theirs.clEnqueueReadBuffer) else {
         return cl::CL_INVALID_OPERATION;
     };
@@ -181,7 +171,7 @@ unsafe extern "C" fn clEnqueueReadBuffer(
 }
 
 unsafe extern "C" fn clFlush(queue: cl::cl_command_queue) -> cl::cl_int {
-    controls().wait();
+    Controls::of_this_process().wait();
     let Some(call) = theirs().and_then(|theirs| theirs.clFlush) else { return cl::CL_INVALID_OPERATION };
     // SAFETY: the argument is the caller's, unchanged.
     unsafe { call(queue) }

@@ -1,8 +1,7 @@
 //! PoCL below the board: its library, its platforms, and the function table to which all of its objects point.
 
-use crate::{cl, controls, image};
+use crate::cl;
 use std::ffi::{CString, c_char, c_void};
-use std::path::Path;
 use std::sync::OnceLock;
 
 /// The ICD file of PoCL's package.
@@ -64,18 +63,15 @@ fn open() -> Option<Pocl> {
     }
     // SAFETY: the extension defines the type of the function with this name.
     let platforms = unsafe { std::mem::transmute::<*mut c_void, GetPlatforms>(platforms) };
-    let controls =
-        std::env::var_os(controls::VARIABLE).and_then(|path| controls::Controls::open(Path::new(&path)).ok());
-    image::steer_by(controls.unwrap_or_else(controls::Controls::of_nobody));
     Some(Pocl { platforms, function })
 }
 
-/// Puts the board's functions into the table of `platform`, to which all of PoCL's objects point. Only the first call
-/// has an effect.
+/// Lets `insert` put functions of the board into the table of `platform`, to which all of PoCL's objects point. Only
+/// the first call has an effect.
 ///
 /// # Safety
 /// `platform` is one of PoCL's.
-pub unsafe fn take_over(platform: cl::cl_platform_id) {
+pub unsafe fn take_over(platform: cl::cl_platform_id, insert: impl FnOnce(&mut cl::cl_icd_dispatch)) {
     // SAFETY: each object of an ICD begins with the address of its table.
     let table = unsafe { (*platform.cast::<Object>()).table };
     if table.is_null() {
@@ -91,5 +87,5 @@ pub unsafe fn take_over(platform: cl::cl_platform_id) {
     // SAFETY: the pages are data of the library, and only become writable.
     unsafe { libc::mprotect(start as *mut c_void, end - start, libc::PROT_READ | libc::PROT_WRITE) };
     // SAFETY: the loader has not used the platform yet, so nobody reads the table now.
-    image::insert(unsafe { &mut *table });
+    insert(unsafe { &mut *table });
 }

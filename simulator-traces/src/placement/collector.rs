@@ -5,7 +5,7 @@
 //! tasks is not.
 
 use super::options::Freshness;
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use crate::time::{Micros, SimTime};
 use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::device::Health;

@@ -3,7 +3,7 @@
 
 use super::jobs::Jobs;
 use super::options::Scenario;
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use crate::trace::Trace;
 
 /// The times of all uses in milliseconds, and how many of them have passed.

@@ -2,8 +2,8 @@
 //! run.
 
 use super::node::Node;
+use crate::error::ScenarioError;
 use crate::outcome::{Outcome, Table};
-use crate::scenario::ScenarioError;
 use crate::time::{Micros, SimTime};
 use crate::trace::statistics::quantile;
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 use super::collector::clock;
 use super::lookahead::Lookahead;
 use super::options::{Eviction, Remembers, Scenario, Slots};
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use crate::time::{Micros, SimTime};
 use fpga_board::reuse::{Foresight, Horizon};
 use std::num::NonZeroU32;

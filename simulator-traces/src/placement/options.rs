@@ -11,7 +11,7 @@ pub use boards::{AfterUse, Boards, Cluster, Eviction, Queue, Remembers, Requests
 pub use placement::{Freshness, Lifetime, Others, Placement, Reach, Route, Routing, Ties};
 pub use trace::{Owner, Share, Source, Trace, Workload};
 
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use crate::trace::Origin;
 use serde::Deserialize;
 

@@ -4,8 +4,8 @@
 use super::collector::{clock, digest};
 use super::node::Node;
 use super::options::{Others, Placement, Ties};
+use crate::error::ScenarioError;
 use crate::random::Random;
-use crate::scenario::ScenarioError;
 use crate::time::{Micros, SimTime};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::decide::{AntiHerd, Candidate, DecisionRules, Ranking, filter, prioritize_ranking};

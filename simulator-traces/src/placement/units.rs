@@ -6,7 +6,7 @@ use super::mover::Mover;
 use super::node::Node;
 use super::options::{Lifetime, Placement};
 use super::placer::Placer;
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use crate::time::{Micros, SimTime};
 
 /// All units with the placer and the mover.

@@ -5,9 +5,9 @@ use super::engine::simulate;
 use super::measures::{Estimate, Measures};
 use super::options::PolicyName;
 use super::series::{self, OfPoint};
+use crate::error::ScenarioError;
 use crate::outcome::{Outcome, Table, number};
 use crate::parallel::in_parallel;
-use crate::scenario::ScenarioError;
 use fpga_cluster::pool::thresholds::Thresholds;
 
 /// Most runs of a scenario; more are considered a mistake.

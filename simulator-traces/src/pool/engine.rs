@@ -4,7 +4,7 @@
 //! Every run checks its invariants: Little's law, bytes in and out, capacities, the order of events.
 
 use super::sharing::{Sharing, Use};
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use fpga_cluster::pool::policy::PoolPolicy;
 use fpga_cluster::pool::state::{Pool, PoolError};
 use fpga_cluster::pool::{Bytes, Grant, Job, JobId, NodeIndex, Place};

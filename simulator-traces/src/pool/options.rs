@@ -1,6 +1,6 @@
 //! The options of scenarios of kind `pool`. [`super::workload`] and [`super::thresholds`] compute with them.
 
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use serde::Deserialize;
 use std::fmt;
 

@@ -3,8 +3,8 @@
 
 use super::Scenario;
 use super::compare::{number_short, points};
+use crate::error::ScenarioError;
 use crate::outcome::{Outcome, Table};
-use crate::scenario::ScenarioError;
 use fpga_cluster::pool::model::{Best, Formula, Linear, Search};
 
 /// The paper's optimum for exponential and for power-law sizes: q and k1.

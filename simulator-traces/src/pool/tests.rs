@@ -1,6 +1,6 @@
 use crate::scenario::Scenario;
 
-fn run(text: &str) -> Result<crate::outcome::Outcome, crate::scenario::ScenarioError> {
+fn run(text: &str) -> Result<crate::outcome::Outcome, crate::error::ScenarioError> {
     Scenario::parse(text).unwrap().run()
 }
 

@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions, invalid};
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use fpga_cluster::pool::model::{Best, Formula, Linear, Search, ServerLoad};
 use fpga_cluster::pool::policy::{
     Fit, IdleChoice, NothingFits, Order, Patience, PoolPolicy, Preference, ResourceAwareRules,

@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use super::options::invalid;
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -3,8 +3,8 @@
 use super::Scenario;
 use super::engine::{Arrival, Cluster, Transfer};
 use super::options::{ClusterOptions, JobOptions, Senders, SizesName, TransferName, invalid};
+use crate::error::ScenarioError;
 use crate::random::Random;
-use crate::scenario::ScenarioError;
 use fpga_cluster::pool::sizes::Sizes;
 use fpga_cluster::pool::{Bytes, NodeIndex};
 

@@ -6,8 +6,8 @@
 mod deciding;
 
 use super::options::invalid;
+use crate::error::ScenarioError;
 use crate::random::Random;
-use crate::scenario::ScenarioError;
 use fpga_cluster::qos::controller::{Controller, Request, Smoothing};
 use fpga_cluster::qos::{Goal, Limits};
 use std::time::Duration;

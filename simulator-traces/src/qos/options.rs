@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use super::engine::{Job, Machine, Policy};
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 use fpga_cluster::qos::controller::Smoothing;
 use fpga_cluster::qos::{Goal, Limits, Rate};
 use serde::Deserialize;

@@ -6,8 +6,8 @@
 use super::Scenario;
 use super::engine::{Policy, simulate};
 use super::options::{PolicyName, invalid, seconds};
+use crate::error::ScenarioError;
 use crate::outcome::{Outcome, Table};
-use crate::scenario::ScenarioError;
 use fpga_cluster::qos::Goal;
 
 /// Runs all splits.

@@ -1,5 +1,6 @@
+use crate::error::ScenarioError;
 use crate::outcome::Outcome;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::Scenario;
 
 fn run(text: &str) -> Result<Outcome, ScenarioError> {
     Scenario::parse(&format!("kind = \"qos\"\n{text}")).unwrap().run()

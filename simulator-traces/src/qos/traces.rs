@@ -4,8 +4,8 @@ use super::Scenario;
 use super::engine::{Job, Run, simulate};
 use super::options::PolicyName;
 use super::series::{self, WINDOW, whole_seconds};
+use crate::error::ScenarioError;
 use crate::outcome::{Outcome, Table};
-use crate::scenario::ScenarioError;
 use fpga_cluster::qos::Goal;
 
 /// Most rows of a table of allocations; the title says if rows are left out.

@@ -3,9 +3,10 @@
 //!
 //! One day at a time is kept in memory.
 
+use super::azure_2021::TraceError;
+use super::bad_rows::{BadRow, BadRows};
 use super::file::Names;
-use super::{BadRow, BadRows, Request};
-use crate::azure::TraceError;
+use super::request::Request;
 use crate::random::Random;
 use crate::time::{Micros, SimTime};
 use std::collections::HashMap;

@@ -3,8 +3,9 @@
 //! Rows are in the order of their ends. A first pass finds how long before the end of an earlier row a row can start;
 //! the second pass keeps only as many rows as that requires.
 
-use super::{BadRow, BadRows, Request};
-use crate::azure::{Invocation, Invocations, TraceError};
+use super::azure_2021::{Invocation, Invocations, TraceError};
+use super::bad_rows::{BadRow, BadRows};
+use super::request::Request;
 use crate::time::{Micros, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn the_sample_streams_in_the_order_in_which_it_is_read_whole() {
         let (streamed, trace) = requests(Path::new(SAMPLE));
-        let whole = crate::azure::read(File::open(SAMPLE).unwrap()).unwrap();
+        let whole = crate::trace::azure_2021::read(File::open(SAMPLE).unwrap()).unwrap();
         assert_eq!(trace.bad_rows.count, 0);
         assert_eq!(streamed.len(), whole.len());
         assert!(streamed.iter().all(|request| request.at + request.duration <= trace.end));

@@ -1,6 +1,6 @@
 //! The statistics of a trace that S-9 reports.
 
-use super::Request;
+use super::request::Request;
 use crate::outcome::Outcome;
 use std::collections::HashMap;
 

@@ -10,7 +10,7 @@ mod population;
 #[cfg(test)]
 mod tests;
 
-use super::Request;
+use super::request::Request;
 use crate::random::Random;
 use crate::time::{Micros, SimTime};
 use arrivals::Arrivals;

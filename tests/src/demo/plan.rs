@@ -2,7 +2,7 @@
 
 use crate::functions::Function;
 use anyhow::{Context as _, Result};
-use fpga_sim::azure;
+use fpga_sim::trace::azure_2021;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
@@ -45,9 +45,9 @@ impl Plan {
             Some(path) => {
                 let file =
                     std::fs::File::open(path).with_context(|| format!("can't open {}", path.display()))?;
-                (azure::read(std::io::BufReader::new(file))?, path.display().to_string())
+                (azure_2021::read(std::io::BufReader::new(file))?, path.display().to_string())
             }
-            None => (azure::read(SAMPLE)?, "a sample of the Azure Functions 2021 trace".to_owned()),
+            None => (azure_2021::read(SAMPLE)?, "a sample of the Azure Functions 2021 trace".to_owned()),
         };
         Ok(Self::compress(&invocations, time, source))
     }
@@ -57,7 +57,7 @@ impl Plan {
         self.scale
     }
 
-    fn compress(invocations: &[azure::Invocation], time: Duration, source: String) -> Self {
+    fn compress(invocations: &[azure_2021::Invocation], time: Duration, source: String) -> Self {
         let span = invocations.iter().map(|invocation| invocation.start).max().unwrap_or_default();
         let scale = if span.is_zero() { 1.0 } else { time.as_secs_f64() / span.as_secs_f64() };
         let stand_ins = stand_ins(invocations);
@@ -73,7 +73,7 @@ impl Plan {
 
 /// The demo's function for each function of the trace. The trace's functions are assigned in turn, by descending
 /// number of invocations, so that each of ours gets a similar load.
-fn stand_ins(invocations: &[azure::Invocation]) -> HashMap<&str, Function> {
+fn stand_ins(invocations: &[azure_2021::Invocation]) -> HashMap<&str, Function> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for invocation in invocations {
         *counts.entry(&invocation.function).or_default() += 1;

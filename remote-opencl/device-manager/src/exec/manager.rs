@@ -1,6 +1,5 @@
 //! The private manager: `serve` of this same binary as a child, with an environment of its own.
 
-use super::supervise::Signals;
 use crate::config::SharedMemory;
 use crate::process::{Inherited, Terminal, bind_to_parent};
 use anyhow::Context as _;
@@ -15,9 +14,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Time that the manager has to end in order after the program has ended; its sessions have ended by then.
-const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Settings of the private manager.
 #[derive(Debug)]
 pub struct Settings {
@@ -31,7 +27,7 @@ pub struct Settings {
     pub inherited: Inherited,
 }
 
-/// The manager's process; [`Manager::stop`] and dropping the value end it.
+/// The manager's process. Dropping the value ends it at once.
 #[derive(Debug)]
 pub struct Manager {
     child: Child,
@@ -109,17 +105,16 @@ impl Manager {
         self.ended
     }
 
-    /// Ends the manager: in order, or at once if that takes too long or a signal comes.
-    pub fn stop(&mut self, signals: &mut Signals) {
+    /// Asks the manager to end in order.
+    pub(super) fn terminate(&mut self) {
         if !self.has_ended() {
             // The child has not been waited for, so its id is not reused yet.
             let _ = kill(self.pid(), Signal::SIGTERM);
-            signals.until_ended(self, STOP_TIMEOUT);
         }
-        self.kill();
     }
 
-    fn kill(&mut self) {
+    /// Ends the manager at once.
+    pub(super) fn kill(&mut self) {
         if !self.has_ended() {
             // Neither call can fail for a child that has not been waited for.
             let _ = self.child.kill();

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Time that a manager has to start: a vendor's runtime may compile its library the first time.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Time that the manager has to end in order after the program has ended; its sessions have ended by then.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Longest list of addresses that is accepted from a manager, in bytes.
 const MAX_ADDRESSES: usize = 4096;
 
@@ -141,8 +144,15 @@ impl Signals {
         }
     }
 
+    /// Ends the manager: in order, or at once if that takes too long or a signal comes.
+    pub fn stop(&mut self, manager: &mut Manager) {
+        manager.terminate();
+        self.until_ended(manager, STOP_TIMEOUT);
+        manager.kill();
+    }
+
     /// Waits until the manager has ended, the timeout has passed, or a terminating signal comes.
-    pub fn until_ended(&mut self, manager: &mut Manager, timeout: Duration) {
+    fn until_ended(&mut self, manager: &mut Manager, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         while !manager.has_ended() && Instant::now() < deadline {
             if self.wait(None, deadline).is_err() {

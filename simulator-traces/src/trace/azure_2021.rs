@@ -1,6 +1,7 @@
 //! The Azure Functions Invocation Trace 2021: `app,func,end_timestamp,duration`, one row per invocation, times in
 //! seconds from the start of the trace.
 
+use super::bad_rows::BadRows;
 use serde::Deserialize;
 use std::io::Read;
 use std::time::Duration;
@@ -47,7 +48,7 @@ pub enum TraceError {
         /// The file or folder.
         path: std::path::PathBuf,
         /// The bad rows of the trace.
-        bad_rows: crate::trace::BadRows,
+        bad_rows: BadRows,
     },
     /// The text isn't CSV with these columns; the message has the line.
     #[error("the trace is not CSV with the columns {COLUMNS}: {0}")]
@@ -73,7 +74,7 @@ fn first_line(found: &str) -> String {
     if found.is_empty() { "it is empty".to_owned() } else { format!("its first line is {found:?}") }
 }
 
-fn first_bad(bad_rows: &crate::trace::BadRows) -> String {
+fn first_bad(bad_rows: &BadRows) -> String {
     match bad_rows.first.first() {
         Some(row) => format!(" of {}; {row}", bad_rows.count),
         None => ": it has none but the header; write one row per invocation".to_owned(),
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_shipped_sample_is_read_whole_and_in_order() {
-        let sample = include_bytes!("../traces/azure-functions-2021-sample-200.csv");
+        let sample = include_bytes!("../../traces/azure-functions-2021-sample-200.csv");
         let invocations = read(sample.as_slice()).unwrap();
         assert_eq!(invocations.len(), 199);
         assert!(invocations.is_sorted_by_key(|invocation| invocation.start));

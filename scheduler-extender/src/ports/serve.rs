@@ -2,7 +2,7 @@
 //! answered for `--shutdown-delay`, so that clients can turn to another replica. Then, or at SIGINT immediately, the
 //! ports close and requests in progress are finished, until a further signal or 10 s cut them off.
 
-use crate::ports::metrics::{PortMetrics, PortName};
+use super::metrics::{PortMetrics, PortName};
 use axum::Router;
 use fpga_net::http::{Limits, Port, Server};
 use futures::future::join_all;
