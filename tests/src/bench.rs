@@ -21,7 +21,7 @@ pub use report::memory_mib;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::process::{Process, ProcessSpec};
 use crate::testbed::run_dir::RunDir;
-use crate::testbed::{nothing, wait};
+use crate::testbed::{do_nothing_extender, wait};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ pub struct Args {
 enum Command {
     Opencl(opencl::Args),
     Extender(extender::Args),
-    Nothing(NothingArgs),
+    Nothing(DoNothingExtenderArgs),
     Watched(watched::Args),
     Throughput(throughput::Args),
     Writes(writes::Args),
@@ -58,7 +58,7 @@ enum Command {
 /// Serves an extender that keeps all nodes and scores them all 0, as a reference.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench nothing --listen 127.0.0.1:9471")]
-struct NothingArgs {
+struct DoNothingExtenderArgs {
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1:9471")]
     listen: SocketAddr,
@@ -96,7 +96,7 @@ impl Args {
 }
 
 /// Starts a do-nothing extender in its own process, like ours.
-async fn start_nothing(address: &str, run_dir: &RunDir) -> Result<Process> {
+async fn start_do_nothing_extender(address: &str, run_dir: &RunDir) -> Result<Process> {
     let own = std::env::current_exe().context("this program's own path is unknown")?;
     let spec =
         ProcessSpec::new("nothing", own, run_dir.log("nothing")).args(["nothing", "--listen", address]);
@@ -110,13 +110,13 @@ async fn start_nothing(address: &str, run_dir: &RunDir) -> Result<Process> {
     Ok(process)
 }
 
-impl NothingArgs {
+impl DoNothingExtenderArgs {
     async fn run(self) -> Result<()> {
         let Self { listen } = self;
         let listener = tokio::net::TcpListener::bind(listen)
             .await
             .with_context(|| format!("can't listen on {listen}; choose another address with --listen"))?;
-        nothing::serve(listener).await.context("the listener failed")
+        do_nothing_extender::serve(listener).await.context("the listener failed")
     }
 }
 

@@ -6,13 +6,13 @@
 pub mod artifacts;
 pub mod cluster;
 pub mod control_plane;
+pub mod do_nothing_extender;
 pub mod http_client;
 pub mod identity;
 pub mod invoke;
 pub mod manifests;
 pub mod network;
 pub mod node;
-pub mod nothing;
 pub mod observer;
 pub mod process;
 pub mod programs;

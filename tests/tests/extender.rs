@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -87,32 +87,15 @@ impl Bed {
     async fn publish(&mut self, states: [State; 3]) {
         self.seq += 1;
         for (node, state) in NODES.into_iter().zip(states) {
-            self.annotate(node, &state.json(self.seq).to_string()).await;
+            self.cluster.annotate(node, &state.json(self.seq).to_string()).await.unwrap();
         }
-        let url = self.cluster.extender_url("/nodes");
         wait::until("the extender to know the states", LONG, async || {
-            let known = self.cluster.http().get(&url).await?.json()?;
-            let fresh = known
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter(|node| node["known"]["state"]["seq"] == self.seq);
-            Ok((fresh.count() == NODES.len()).then_some(()))
+            let nodes = self.cluster.extender_nodes().await?;
+            let known = nodes.iter().filter(|node| node["known"]["state"]["seq"] == self.seq);
+            Ok((known.count() == NODES.len()).then_some(()))
         })
         .await
         .unwrap();
-    }
-
-    async fn annotate(&self, node: &str, text: &str) {
-        let patch = json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": node, "annotations": {"fpga-scheduling.io/node-state": text}},
-        });
-        self.cluster
-            .nodes()
-            .patch(node, &PatchParams::apply("fpga-collector").force(), &Patch::Apply(&patch))
-            .await
-            .unwrap();
     }
 
     async fn place(&self, name: &str, bitstreams: &str) -> String {
@@ -297,7 +280,7 @@ async fn garbage_is_answered_and_counted() {
     let unreadable = "fpga_extender_unreadable_states_total";
     let before = bed.metric(unreadable).await;
     for garbage in ["not JSON", "{}", "{\"v\":99}", "[]", &"x".repeat(100_000)] {
-        bed.annotate("n2", garbage).await;
+        bed.cluster.annotate("n2", garbage).await.unwrap();
     }
     wait::until("the extender to count the garbage", LONG, async || {
         Ok((bed.metric(unreadable).await > before).then_some(()))

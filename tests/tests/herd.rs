@@ -91,17 +91,11 @@ impl Herd {
     async fn publish(&self, with_bitstream: usize) {
         for index in 0..self.pods.len() {
             let state = node_state(index, index == with_bitstream).to_string();
-            let patch = json!({
-                "apiVersion": "v1", "kind": "Node",
-                "metadata": {"name": name(index), "annotations": {"fpga-scheduling.io/node-state": state}},
-            });
-            let apply = PatchParams::apply("fpga-collector").force();
-            self.cluster.nodes().patch(&name(index), &apply, &Patch::Apply(&patch)).await.unwrap();
+            self.cluster.annotate(&name(index), &state).await.unwrap();
         }
-        let url = self.cluster.extender_url("/nodes");
         wait::until("the extender to know the states", LONG, async || {
-            let known = self.cluster.http().get(&url).await?.json()?;
-            let fresh = known.as_array().into_iter().flatten().filter(|node| node["freshness"] == "fresh");
+            let nodes = self.cluster.extender_nodes().await?;
+            let fresh = nodes.iter().filter(|node| node["freshness"] == "fresh");
             Ok((fresh.count() == self.pods.len()).then_some(()))
         })
         .await

@@ -11,7 +11,7 @@ use fpga_tests::testbed::{programs, wait};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -59,7 +59,7 @@ impl Bed {
                 "bitstreams": [{"name": "sobel", "lastUsedAgoMs": 10}],
                 "window": {"bucketMs": 10_000, "usageMs": slices, "reconfigurationMs": []},
             });
-            self.annotate(node, &state.to_string()).await;
+            self.cluster.annotate(node, &state.to_string()).await.unwrap();
         }
         self.wait_for("the extender to know the states", |nodes| {
             let known = nodes.iter().filter(|node| node["known"]["state"]["seq"] == self.seq);
@@ -69,22 +69,9 @@ impl Bed {
     }
 
     async fn wait_for(&self, what: &str, is: impl Fn(&[Value]) -> bool) {
-        let url = self.cluster.extender_url("/nodes");
-        wait::until(what, LONG, async || {
-            let nodes = self.cluster.http().get(&url).await?.json()?;
-            Ok(is(nodes.as_array().map(Vec::as_slice).unwrap_or_default()).then_some(()))
-        })
-        .await
-        .unwrap();
-    }
-
-    async fn annotate(&self, node: &str, text: &str) {
-        let patch = json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": node, "annotations": {"fpga-scheduling.io/node-state": text}},
-        });
-        let params = PatchParams::apply("fpga-collector").force();
-        self.cluster.nodes().patch(node, &params, &Patch::Apply(&patch)).await.unwrap();
+        wait::until(what, LONG, async || Ok(is(&self.cluster.extender_nodes().await?).then_some(())))
+            .await
+            .unwrap();
     }
 
     async fn place(&self, name: &str) -> String {
@@ -233,7 +220,7 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
 
     // Several faults at the same time.
     bed.cluster.set_weights("4-1-1").await.unwrap();
-    bed.annotate("n3", "garbage").await;
+    bed.cluster.annotate("n3", "garbage").await.unwrap();
     let bindings: Api<ClusterRoleBinding> = Api::all(bed.cluster.plane().client().clone());
     bindings.delete("kube-fpga:collector", &DeleteParams::default()).await.unwrap();
     bed.wait_for("the extender to see the garbage", |nodes| {

@@ -4,7 +4,7 @@
 //! fast and useless.
 
 use super::report::median;
-use super::start_nothing;
+use super::start_do_nothing_extender;
 use crate::testbed::control_plane::SchedulerConfig;
 use crate::testbed::scale::ScaleBed;
 use crate::testbed::scale::bound;
@@ -120,7 +120,7 @@ impl Args {
         let mut bed = ScaleBed::start(ground).await?;
         bed.start_extender(&[]).await?;
         let address = format!("{}:{NOTHING_PORT}", bed.plane().network().control_plane());
-        let nothing = start_nothing(&address, bed.plane().run_dir()).await?;
+        let nothing = start_do_nothing_extender(&address, bed.plane().run_dir()).await?;
         let mut rates = vec![[const { Vec::new() }; HELPERS.len()]; cases.len()];
         for round in 0..usize::from(self.rounds) {
             for (case, rates) in cases.iter().zip(&mut rates) {

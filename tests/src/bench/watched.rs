@@ -5,7 +5,7 @@ use super::extender::names;
 use super::fake_api::FakeApi;
 use super::load::{self, Mode, Verb};
 use super::report::{Sorted, forget_most_memory, memory_mib};
-use super::start_nothing;
+use super::start_do_nothing_extender;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Process, ProcessSpec};
@@ -48,7 +48,8 @@ impl Args {
         let (extender, url) = start_extender(&api, &run_dir).await?;
         let network = Network::claim()?;
         let address = format!("{}:{NOTHING_PORT}", network.control_plane());
-        let (nothing, nothing_url) = (start_nothing(&address, &run_dir).await?, format!("http://{address}"));
+        let (nothing, nothing_url) =
+            (start_do_nothing_extender(&address, &run_dir).await?, format!("http://{address}"));
         println!(
             "{nodes} nodes and {pods} FPGA pods watched, {changes} node states changing per second, one connection"
         );

@@ -2,6 +2,7 @@
 //! of them are real programs, which a test can kill and restart.
 
 mod board;
+mod nodes;
 mod pods;
 mod rbac;
 mod runtime;
