@@ -1,21 +1,24 @@
 //! The thread that owns the state and its checkpoint. Other tasks send it commands. A command that changes the state
 //! is answered when the change is on disk. Many commands share one `fsync`.
 
+mod handle;
+
+pub use handle::{Handle, Refusal, Report, Storage};
+
 use crate::checkpoint::frame::Source;
 use crate::checkpoint::{Checkpoint, Recovered, is_full};
 use crate::clock::Clock;
 use crate::metrics::{EventResult, Metrics};
 use crate::state::{Counted, NoRoom, Record, Silence, State};
 use fpga_core::device::DeviceStatus;
-use fpga_core::event::Event;
 use fpga_core::node_state::NodeState;
 use fpga_core::units::{Millis, WallTime};
-use fpga_net::http::Charge;
+use handle::{Command, Reply};
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 /// Maximum number of waiting commands; further ones are refused.
@@ -31,63 +34,6 @@ pub struct Config {
     pub heartbeat: Millis,
     /// How long a device may be silent.
     pub silence: Silence,
-}
-
-/// Sends commands to the owner; clones send to the same owner.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    sender: SyncSender<Command>,
-    changes: watch::Receiver<u64>,
-    storage: watch::Receiver<Storage>,
-}
-
-/// Whether the checkpoint can be written, and so reports be acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Storage {
-    /// The checkpoint can be written.
-    Good,
-    /// The checkpoint can't be written.
-    Failing,
-}
-
-/// Reason why a command was not carried out. It has no effect unless it is sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// There is no room for a new reporter or device.
-    #[error(transparent)]
-    NoRoom(#[from] NoRoom),
-    #[error("too many requests wait; try again")]
-    Busy,
-    /// The checkpoint can't be written.
-    #[error("the checkpoint can't be written now, so nothing can be acknowledged; try again")]
-    Storage,
-    #[error("the collector is ending")]
-    Ending,
-}
-
-/// The events of a request. The client may be gone before they are counted, so the charge for their memory is part of
-/// the report.
-#[derive(Debug)]
-pub struct Report {
-    /// The checked events.
-    pub events: Vec<Event>,
-    /// The body of the request.
-    pub body: Vec<u8>,
-    /// The charge for events and body.
-    pub charge: Charge,
-}
-
-type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
-
-#[derive(Debug)]
-enum Command {
-    Events { report: Report, reply: Reply<Counted> },
-    Device { status: Box<DeviceStatus>, reply: Reply<()> },
-    Gone { id: String, reply: Reply<bool> },
-    Measure { reply: Reply<NodeState> },
-    Publish { reply: Reply<NodeState> },
-    Seen { state: Box<NodeState>, reply: Reply<()> },
-    Stop,
 }
 
 /// An answer that is sent when its group is on disk.
@@ -152,81 +98,6 @@ pub fn start(
         .name("fpga-collector-owner".to_owned())
         .spawn(move || owner.run(&receiver))?;
     Ok((Handle { sender, changes: changes_receiver, storage: storage_receiver }, thread))
-}
-
-impl Handle {
-    /// Counts the events of `report`; returns when they are on disk.
-    ///
-    /// # Errors
-    /// [`Refusal`]; nothing of the request is counted then.
-    pub async fn events(&self, report: Report) -> Result<Counted, Refusal> {
-        self.ask(|reply| Command::Events { report, reply }).await
-    }
-
-    /// Records a device's status.
-    ///
-    /// # Errors
-    /// [`Refusal`] for the reason.
-    pub async fn device(&self, status: DeviceStatus) -> Result<(), Refusal> {
-        self.ask(|reply| Command::Device { status: Box::new(status), reply }).await
-    }
-
-    /// Records that a device has left; returns whether it was known.
-    ///
-    /// # Errors
-    /// [`Refusal`] for the reason.
-    pub async fn gone(&self, id: String) -> Result<bool, Refusal> {
-        self.ask(|reply| Command::Gone { id, reply }).await
-    }
-
-    /// The state now.
-    ///
-    /// # Errors
-    /// [`Refusal`] for the reason.
-    pub async fn measure(&self) -> Result<NodeState, Refusal> {
-        self.ask(|reply| Command::Measure { reply }).await
-    }
-
-    /// The state now, numbered as the next publication.
-    ///
-    /// # Errors
-    /// [`Refusal`] for the reason.
-    pub async fn publish(&self) -> Result<NodeState, Refusal> {
-        self.ask(|reply| Command::Publish { reply }).await
-    }
-
-    /// Passes on the annotation that the node has.
-    ///
-    /// # Errors
-    /// [`Refusal`] for the reason.
-    pub async fn seen(&self, state: NodeState) -> Result<(), Refusal> {
-        self.ask(|reply| Command::Seen { state: Box::new(state), reply }).await
-    }
-
-    /// Ends the owner after the commands that were sent before. Blocks while the queue is full.
-    pub fn stop(&self) {
-        // An error means that the owner has ended already.
-        let _ = self.sender.send(Command::Stop);
-    }
-
-    /// Receives a new number after every change of the state.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.clone()
-    }
-
-    /// Whether the checkpoint can be written now.
-    pub fn storage(&self) -> Storage {
-        *self.storage.borrow()
-    }
-
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        match self.sender.try_send(command(reply)) {
-            Ok(()) => answer.await.unwrap_or(Err(Refusal::Ending)),
-            Err(TrySendError::Full(_)) => Err(Refusal::Busy),
-            Err(TrySendError::Disconnected(_)) => Err(Refusal::Ending),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
