@@ -15,21 +15,20 @@ use crate::state::Silence;
 use crate::stream::options::StreamArgs;
 use crate::stream::{Link, Streamer};
 use anyhow::{Context, bail};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use fpga_core::node_state::codec::MAX_HEARTBEAT;
 use fpga_core::units::Millis;
-use fpga_net::duration;
 use fpga_net::http::Budget;
+use fpga_net::log::LogArgs;
 use fpga_net::memory::MemoryLimit;
+use fpga_net::signals::Signals;
+use fpga_net::{duration, ready_file};
 use prometheus_client::registry::Registry;
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::info;
-use tracing_subscriber::EnvFilter;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:9460";
 /// Maximum for `--max-body-bytes`.
@@ -51,6 +50,7 @@ const EXAMPLES: &str = "Examples:
 /// `fpga-scheduling.io/node-state`.
 #[derive(Debug, Parser)]
 #[command(name = "fpga-collector", version, after_help = EXAMPLES)]
+#[command(mut_arg("log", |log| log.default_value("fpga_collector=info,warn")))]
 pub struct Args {
     /// Name of the node whose annotation is written.
     #[arg(long, env = "FPGA_NODE_NAME")]
@@ -128,22 +128,8 @@ pub struct Args {
     #[command(flatten)]
     peers: PeerArgs,
 
-    /// Log filter, as in RUST_LOG.
-    #[arg(long, env = "FPGA_LOG", default_value = "fpga_collector=info,warn")]
-    log: String,
-
-    /// Format of the log.
-    #[arg(long, env = "FPGA_LOG_FORMAT", value_enum, default_value_t = LogFormat::Plain)]
-    log_format: LogFormat,
-}
-
-/// Format of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// Text for people.
-    Plain,
-    /// One JSON object per line.
-    Json,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Whether the state is published to an API server.
@@ -190,9 +176,8 @@ impl Args {
             max_bytes_per_second,
             peers,
             log,
-            log_format,
         } = self;
-        start_log(&log, log_format)?;
+        log.init()?;
         let bytes_in_flight =
             max_bytes_in_flight.unwrap_or_else(|| Budget::default_bytes(MemoryLimit::of_this_process()));
         let body_bytes = max_body(max_body_bytes, bytes_in_flight)?;
@@ -205,8 +190,7 @@ impl Args {
         } else {
             Publishing::On(Box::new(kube_config(kubeconfig.as_deref()).await?))
         };
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut signals = Signals::install().context("cannot take signals")?;
 
         let length = Millis::from(window);
         let (checkpoint, recovered) = Checkpoint::open(&checkpoint_dir, length, Clock::start().now().0)?;
@@ -267,13 +251,13 @@ impl Args {
         let app = App::new(handle.clone(), metrics.clone(), registry, limits, peers).routers();
         let mut server = tokio::spawn(listeners.serve(app, metrics, phases));
         if let Some(path) = &ready_file {
-            write_ready_file(path, &addresses)?;
+            ready_file::write(path, &addresses)
+                .with_context(|| format!("--ready-file {} can't be written", path.display()))?;
         }
         info!(node = %node_name, addresses = %addresses.join(" "), "Collector is ready");
 
         let ended_early = tokio::select! {
-            _ = interrupt.recv() => false,
-            _ = terminate.recv() => false,
+            _ = signals.next() => false,
             _ = &mut server => true,
         };
         info!("Ending");
@@ -299,29 +283,10 @@ impl Args {
         };
         tokio::select! {
             result = in_order => result?,
-            _ = interrupt.recv() => bail!("ended by a second signal; what was acknowledged is safe"),
-            _ = terminate.recv() => bail!("ended by a second signal; what was acknowledged is safe"),
+            _ = signals.next() => bail!("ended by a second signal; what was acknowledged is safe"),
         }
         if ended_early { bail!("the server failed; the log says why") } else { Ok(()) }
     }
-}
-
-fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
-        format!("--log {filter:?} is not understood; write for example `fpga_collector=debug,warn`")
-    })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        // A log that cannot be written (full disk) is no reason to end, but reporting that on stderr would be: it may
-        // fail too.
-        .log_internal_errors(false)
-        .with_writer(std::io::stderr);
-    let result = match format {
-        LogFormat::Plain => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
-    };
-    result.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
 }
 
 /// Maximum length of a body, checked against the budget.
@@ -374,15 +339,4 @@ async fn kube_config(path: Option<&Path>) -> anyhow::Result<kube::Config> {
     // The publisher has a backoff of its own, with metrics.
     config.default_retry = false;
     Ok(config)
-}
-
-/// Writes the file under another name and renames it, so that readers never see a part of it.
-fn write_ready_file(path: &Path, addresses: &[String]) -> anyhow::Result<()> {
-    let write = || {
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        std::fs::write(&new, addresses.join("\n") + "\n")?;
-        std::fs::rename(&new, path)
-    };
-    write().with_context(|| format!("--ready-file {} can't be written", path.display()))
 }

@@ -29,7 +29,7 @@ const JOURNAL_PREFIX: &str = "journal-";
 /// a second.
 const COMPACT_AT_BYTES: u64 = 4 * 1024 * 1024;
 /// Maximum wait for a predecessor that is still ending.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct Checkpoint {
@@ -211,11 +211,11 @@ fn lock(dir: &Path) -> Result<File, CheckpointError> {
     let io = |source| CheckpointError::Io { dir: dir.to_owned(), source };
     let file =
         OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK_FILE)).map_err(io)?;
-    let patience = Instant::now() + LOCK_PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < patience => {
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(50));
             }
             Err(TryLockError::WouldBlock) => return Err(CheckpointError::InUse(dir.to_owned())),

@@ -15,7 +15,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use fpga_core::event::Event;
 use fpga_core::node_state::{self, NodeState};
-use fpga_net::http::{BodyError, BodyLimits, Budget, Charge};
+use fpga_net::http::{BodyError, BodyLimits, Budget, Charge, open_metrics};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use std::sync::Arc;
@@ -216,12 +216,5 @@ async fn readyz(State(app): State<App>) -> Response {
 }
 
 async fn metrics(State(app): State<App>) -> Response {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &app.registry) {
-        Ok(()) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
-        }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    open_metrics(&app.registry)
 }

@@ -16,7 +16,6 @@ mod checkpoint;
 mod clock;
 mod http;
 pub mod intake;
-mod jitter;
 mod metrics;
 mod owner;
 mod peers;

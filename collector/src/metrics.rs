@@ -3,7 +3,7 @@
 use crate::state::State;
 use fpga_net::http::Refusal;
 use fpga_net::label_texts;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -90,16 +90,7 @@ pub enum RefusedReason {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ConnectionLabels {
-    reason: ConnectionRefusal,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct ConnectionRefusal(Refusal);
-
-impl EncodeLabelValue for ConnectionRefusal {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
-        EncodeLabelValue::encode(&self.0.name(), encoder)
-    }
+    reason: Refusal,
 }
 
 /// Label of anomalies that the window, the ledger and the time line count.
@@ -326,8 +317,7 @@ impl Metrics {
     }
 
     pub fn refuse_connection(&self, refusal: Refusal) {
-        let labels = ConnectionLabels { reason: ConnectionRefusal(refusal) };
-        self.refused_connections.get_or_create(&labels).inc();
+        self.refused_connections.get_or_create(&ConnectionLabels { reason: refusal }).inc();
     }
 
     pub fn count_events(&self, result: EventResult, events: u64) {

@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fpga_net::http::Peer;
-use fpga_node_stream::token::TokenFile;
+use fpga_net::token_file::TokenFile;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;

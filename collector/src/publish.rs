@@ -5,12 +5,13 @@ pub mod labeller;
 mod labels;
 pub mod policy;
 
-use crate::jitter::Jitter;
 use crate::metrics::{Metrics, PublicationOutcome};
 use crate::owner::{Handle, Refusal};
 use crate::server::{self, Phase};
 use crate::stream::Link;
 use fpga_core::node_state::{self, EncodeError, Encoded, NodeState};
+use fpga_net::backoff::Backoff;
+use fpga_net::jitter::Jitter;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -40,7 +41,7 @@ pub struct Publisher {
     policy: Policy,
     /// UID of the node object, once it was read.
     uid: Option<String>,
-    backoff: Duration,
+    backoff: Backoff,
     jitter: Jitter,
     /// The intervals between writes while no stream stands in for the annotation.
     alone: Intervals,
@@ -75,7 +76,18 @@ impl Publisher {
         link: Link,
     ) -> Self {
         let (policy, api, jitter) = (Policy::new(alone), Api::all(client), Jitter::new());
-        Self { api, node, owner, metrics, policy, uid: None, backoff: BACKOFF.0, jitter, alone, link }
+        Self {
+            api,
+            node,
+            owner,
+            metrics,
+            policy,
+            uid: None,
+            backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
+            jitter,
+            alone,
+            link,
+        }
     }
 
     /// Publishes until `phase` is [`Phase::End`], then once more.
@@ -88,7 +100,7 @@ impl Publisher {
                 sleep(LOOK_PAUSE.min(pause)).await;
                 tokio::select! {
                     () = sleep(pause.saturating_sub(LOOK_PAUSE)) => {}
-                    changed = changes.changed(), if self.backoff == BACKOFF.0 => {
+                    changed = changes.changed(), if self.backoff.is_reset() => {
                         if changed.is_err() {
                             // The owner has ended, so the collector is ending as well.
                             sleep(LOOK_AT_LEAST).await;
@@ -130,15 +142,13 @@ impl Publisher {
                     debug!(boot = state.boot, seq = state.seq, ?reason, "State published");
                     let jitter = self.jitter.fraction();
                     self.policy.wrote(state, Instant::now().into_std(), jitter);
-                    self.backoff = BACKOFF.0;
+                    self.backoff.reset();
                     LOOK_PAUSE
                 }
                 Err(error) => {
-                    let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction() / 2.0);
+                    // Changes don't cut this pause short, since the backoff is not reset now.
+                    let pause = self.backoff.pause(0.5..1.0);
                     warn!(node = %self.node, %error, ?pause, "State not published");
-                    // From the second pause on, changes don't cut the pause short, since `backoff` is greater than
-                    // its first value.
-                    self.backoff = (self.backoff * 2).min(BACKOFF.1);
                     pause
                 }
             },

@@ -1,7 +1,7 @@
 //! Limit of reported bytes per second, as a token bucket. A request beyond it is refused before it is parsed, with
 //! the time after which to try again. The project's reporters merge their events meanwhile, so no time is lost.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A bucket that holds the bytes of one second.
@@ -40,7 +40,7 @@ impl Rate {
 
     /// The bucket, filled with the bytes for the time since its last use.
     fn filled(&self, now: Instant) -> MutexGuard<'_, Bucket> {
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = self.bucket.lock();
         let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
         bucket.bytes = (bucket.bytes + passed * self.per_second).min(self.per_second);
         bucket.at = bucket.at.max(now);

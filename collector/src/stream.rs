@@ -15,7 +15,7 @@ use crate::owner::Handle;
 use crate::server::{self, Phase};
 use fpga_core::node_state;
 use fpga_node_stream::client::{Address, Credentials};
-use fpga_node_stream::limits::REFRESH;
+use fpga_node_stream::limits::REFRESH_INTERVAL;
 use replica::Replica;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Streamer {
 
 impl Shared {
     /// Publishes to all open streams: soon after a change, but no more often than the replicas allow, and at least
-    /// every [`REFRESH`].
+    /// every [`REFRESH_INTERVAL`].
     async fn publish(&self) {
         let mut changes = self.owner.changes();
         loop {
@@ -151,7 +151,7 @@ impl Shared {
             sleep_until(begin + pace).await;
             tokio::select! {
                 () = self.joined.notified() => {}
-                () = sleep_until(begin + REFRESH.max(pace)) => {}
+                () = sleep_until(begin + REFRESH_INTERVAL.max(pace)) => {}
                 changed = changes.changed() => if changed.is_err() {
                     // The owner has ended, so the collector is ending as well.
                     sleep(OWNER_PAUSE).await;

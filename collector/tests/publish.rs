@@ -12,9 +12,10 @@ mod labels;
 #[path = "publish/recovery.rs"]
 mod recovery;
 
-use api_server::{Server, Shared, mk_api};
+use api_server::{Shared, mk_api, serve, write_kubeconfig};
 use common::{Collector, event, wait_until};
 use fpga_core::node_state::NodeState;
+use fpga_net::testing::Server;
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +26,7 @@ fn start(dir: &std::path::Path, server: &Server, flags: &[&str]) -> Collector {
 
 /// Starts a collector by `command`, whose last argument is the program.
 fn spawn(dir: &std::path::Path, server: &Server, command: Command, flags: &[&str]) -> Collector {
-    let kubeconfig = server.kubeconfig(dir);
+    let kubeconfig = write_kubeconfig(server, dir);
     let mut args = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
     args.extend(flags);
     Collector::spawn(dir, command, &args)
@@ -55,7 +56,7 @@ fn put_device(collector: &Collector, id: &str, shell: &str) {
 fn the_first_state_a_new_board_and_the_last_word_are_written_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     // Intervals so long that only urgent writes happen.
     let flags = ["--min-write-interval", "10m", "--heartbeat", "30m"];
     let collector = start(dir.path(), &server, &flags);
@@ -88,7 +89,7 @@ fn holds_two(state: &NodeState) -> bool {
 fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let interval = Duration::from_secs(2);
     let collector = start(dir.path(), &server, &["--min-write-interval", "2s", "--heartbeat", "30m"]);
     let put = |names: &[&str]| {
@@ -122,7 +123,7 @@ fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
 fn changes_are_written_no_more_often_than_the_interval_and_the_heart_beats() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let flags = ["--min-write-interval", "400ms", "--heartbeat", "1s", "--window", "10s"];
     let collector = start(dir.path(), &server, &flags);
     collector.put_board();
@@ -152,15 +153,15 @@ fn changes_are_written_no_more_often_than_the_interval_and_the_heart_beats() {
 fn while_the_api_server_is_away_events_are_acknowledged_and_published_later() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let away = Server::start("127.0.0.1:0", &api);
-    let kubeconfig = away.kubeconfig(dir.path());
+    let away = serve("127.0.0.1:0", &api);
+    let kubeconfig = write_kubeconfig(&away, dir.path());
     let address = away.stop();
     let collector = Collector::start_with(dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
     assert_eq!(collector.post(&event(1, 1, 0)).status, 200);
     let unreachable = "fpga_collector_publications_total{outcome=\"unreachable\"}";
     wait_until("a failure is counted", || collector.metric(unreachable) > 0.0);
     assert_eq!(collector.request("GET", "/readyz", b"").status, 200);
-    let _back = Server::start(&address, &api);
+    let _back = serve(&address, &api);
     wait_until("the event is published", || last(&api).is_some_and(|state| state.usage.0 == 1));
 }
 
@@ -169,7 +170,7 @@ fn refusals_of_the_api_server_are_counted_by_kind_and_tried_again() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
     api.lock().unwrap().fail = vec![429, 500, 403];
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let collector = start(dir.path(), &server, &[]);
     wait_until("it is written", || last(&api).is_some());
     for outcome in ["throttled", "server_error", "forbidden"] {
@@ -182,7 +183,7 @@ fn refusals_of_the_api_server_are_counted_by_kind_and_tried_again() {
 fn a_node_that_was_made_anew_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let collector = start(dir.path(), &server, &["--min-write-interval", "100ms", "--heartbeat", "1s"]);
     wait_until("the first state", || last(&api).is_some());
     let writes = {
@@ -199,7 +200,7 @@ fn garbage_in_the_annotation_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
     api.lock().unwrap().annotation = Some("{\"v\":1,\"boot\":".to_owned());
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let _collector = start(dir.path(), &server, &[]);
     wait_until("it is replaced", || last(&api).is_some_and(|state| state.boot == 1));
 }

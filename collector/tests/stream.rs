@@ -6,7 +6,7 @@ mod common;
 
 use common::{Collector, DEADLINE, event, wait_until};
 use fpga_core::node_state::{NodeState, decode};
-use fpga_node_stream::limits::REFRESH;
+use fpga_node_stream::limits::REFRESH_INTERVAL;
 use fpga_node_stream::v1::node_stream_server::{NodeStream, NodeStreamServer};
 use fpga_node_stream::v1::{Answer, Update, Verdict};
 use std::pin::Pin;
@@ -147,7 +147,7 @@ fn an_idle_node_is_heard_of_now_and_then_and_a_change_at_once() {
     let with_event = states.iter().position(|state| state.usage.0 == 1).unwrap();
     let apart = states[with_event].measured_at - states[with_event - 1].measured_at;
     // By the collector's clock, the state did not wait for the next refresh.
-    assert!(apart < REFRESH.into(), "{apart} after the state before");
+    assert!(apart < REFRESH_INTERVAL.into(), "{apart} after the state before");
 }
 
 #[test]

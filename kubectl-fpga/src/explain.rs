@@ -5,13 +5,13 @@
 
 mod text;
 
-use crate::answers::Explanation;
 use crate::connection::{Cluster, ConnectArgs};
 use crate::extender::{self, Answered};
 use crate::nodes::{replicas, warn};
 use crate::output::{Colours, Format, print, print_json};
 use crate::problem::{Grant, Problem};
 use anyhow::{Result, bail};
+use fpga_extender_api::Explanation;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use serde::Serialize;
@@ -23,11 +23,6 @@ pub const EXAMPLES: &str = "Examples:
   kubectl fpga explain default/sobel-7
   kubectl fpga explain sobel-7 -n default -o wide   # with the numbers behind each term
   kubectl fpga explain sobel-7 -o json              # what every replica says";
-
-/// The most points that kube-scheduler's default plugins give a node together.
-pub const DEFAULT_PLUGINS: u64 = 1200;
-/// The extender's `weight` in the configuration that is shipped.
-pub const SHIPPED_WEIGHT: u32 = 10;
 
 const GET_POD: Grant = Grant { namespace: None, verbs: "get", resources: "pods" };
 

@@ -4,7 +4,6 @@
 //! their pods, or at the addresses of `--extender`. It changes nothing in the cluster.
 #![forbid(unsafe_code)]
 
-pub mod answers;
 pub mod args;
 pub mod connection;
 pub mod doctor;

@@ -1,6 +1,5 @@
 //! `kubectl fpga nodes`: the boards as the extender sees them.
 
-use crate::answers::NodeView;
 use crate::connection::ConnectArgs;
 use crate::extender::{self, Answered, Replica};
 use crate::output::{Cell, Colours, Format, Style, Table, print, print_json, span};
@@ -8,6 +7,7 @@ use crate::problem::Problem;
 use anyhow::Result;
 use fpga_core::device::Health;
 use fpga_core::node_state::{DeviceState, NodeState};
+use fpga_extender_api::NodeView;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;

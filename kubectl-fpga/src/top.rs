@@ -1,6 +1,5 @@
 //! `kubectl fpga top`: the busiest nodes or devices.
 
-use crate::answers::NodeView;
 use crate::connection::ConnectArgs;
 use crate::extender::{self, Replica};
 use crate::nodes::{Node, kind_of, loaded_on, merge, replicas, share, warn};
@@ -8,6 +7,7 @@ use crate::output::{Cell, Colours, Format, Table, print, print_json, span};
 use crate::problem::Problem;
 use anyhow::Result;
 use clap::ValueEnum;
+use fpga_extender_api::NodeView;
 use serde::Serialize;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -4,12 +4,13 @@
 
 use axum::extract::Path;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use axum::routing::get;
 use axum::{Json, Router};
 use clap::Parser as _;
+use fpga_extender_api::NodeView;
+use fpga_net::testing::status;
 use kube::Client;
-use kubectl_fpga::answers::NodeView;
 use kubectl_fpga::connection::{Cluster, ConnectArgs};
 use kubectl_fpga::extender::{self, Replica};
 use kubectl_fpga::nodes::{merge, table};
@@ -43,11 +44,6 @@ fn slices(pods: &[(&str, bool)]) -> Value {
     json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {}, "items": [slice]})
 }
 
-fn refused(code: u16, message: &str) -> Response {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "R", "code": code});
-    (StatusCode::from_u16(code).unwrap(), Json(status)).into_response()
-}
-
 fn view(age: u64, source: &str) -> Value {
     json!([{
         "name": "n1", "freshness": "fresh", "source": source,
@@ -65,7 +61,7 @@ fn two_replicas() -> Router {
         match pod.as_str() {
             "old:9461" => Json(view(9_000, "watched")).into_response(),
             "https:new:9461" => Json(view(300, "stream")).into_response(),
-            _ => refused(503, "error trying to reach service: malformed HTTP response"),
+            _ => status(503, "error trying to reach service: malformed HTTP response"),
         }
     };
     Router::new()
@@ -111,7 +107,7 @@ async fn a_replica_that_knows_nothing_of_a_pod_is_no_error() {
 
 #[tokio::test]
 async fn what_is_not_allowed_is_told_with_the_command_that_allows_it() {
-    let forbidden = || async { refused(403, "endpointslices is forbidden: User \"u\" cannot list") };
+    let forbidden = || async { status(403, "endpointslices is forbidden: User \"u\" cannot list") };
     let error = find(Router::new().route(SLICES, get(forbidden))).await.err().unwrap().to_string();
     assert!(error.contains("User \"u\" cannot list"), "{error}");
     let command = "kubectl create role kubectl-fpga -n kube-fpga --verb=list --resource=endpointslices.discovery.k8s.io";
@@ -119,7 +115,7 @@ async fn what_is_not_allowed_is_told_with_the_command_that_allows_it() {
 
     let api_server = Router::new()
         .route(SLICES, get(async || Json(slices(&[("a", true)]))))
-        .fallback(async || refused(403, "pods/proxy is forbidden"));
+        .fallback(async || status(403, "pods/proxy is forbidden"));
     let replicas = find(api_server).await.unwrap();
     let error = replicas[0].ask::<Value>("/nodes").await.unwrap_err().to_string();
     assert!(error.contains("--verb=get --resource=pods/proxy"), "{error}");

@@ -6,17 +6,21 @@
 //! that all requests of a service share.
 
 mod budget;
-mod places;
+mod connection_limit;
+#[cfg(feature = "service")]
+mod open_metrics;
 mod watched;
 
 use crate::tls::{HandshakeError, ServerTls};
 use axum::Router;
 pub use budget::{BodyError, BodyLimits, Budget, Charge, MAX_WAIT, NoRoom};
+use connection_limit::{ConnectionLimit, ConnectionState, Place};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use places::{Doing, Place, Places};
+#[cfg(feature = "service")]
+pub use open_metrics::open_metrics;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -101,7 +105,7 @@ type Tell = Arc<dyn Fn(Refusal) + Send + Sync>;
 #[derive(Clone)]
 pub struct Server {
     limits: Limits,
-    places: Arc<Places>,
+    connections: Arc<ConnectionLimit>,
     tell: Tell,
 }
 
@@ -131,7 +135,7 @@ impl fmt::Debug for Server {
 impl Server {
     /// A server with these bounds; `tell` is called for every refusal.
     pub fn new(limits: Limits, tell: impl Fn(Refusal) + Send + Sync + 'static) -> Self {
-        Self { limits, places: Arc::new(Places::new(limits.connections)), tell: Arc::new(tell) }
+        Self { limits, connections: Arc::new(ConnectionLimit::new(limits.connections)), tell: Arc::new(tell) }
     }
 
     /// Answers the requests on `port` by `router` until `stop` is true or its sender is dropped. Then waits up to
@@ -144,7 +148,7 @@ impl Server {
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
-            let Some(place) = self.places.take() else {
+            let Some(place) = self.connections.take() else {
                 (self.tell)(Refusal::Full);
                 continue;
             };
@@ -247,18 +251,18 @@ impl Connection {
     }
 
     async fn speak(mut self, stream: Box<dyn Io>, peer: Peer) -> Result<(), Refusal> {
-        let pulse = self.place.pulse();
+        let activity = self.place.activity();
         let Limits { head, idle, buffer_bytes, .. } = self.server.limits;
-        let stream = Watched::new(stream, Arc::clone(&pulse));
+        let stream = Watched::new(stream, Arc::clone(&activity));
         let watch = {
-            let pulse = Arc::clone(&pulse);
-            async move { watched::too_slow(&pulse, head, idle).await }
+            let activity = Arc::clone(&activity);
+            async move { watched::too_slow(&activity, head, idle).await }
         };
         let router = self.router.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            let in_request = pulse.begin();
+            let in_request = activity.begin();
             request.extensions_mut().insert(peer.clone());
-            request.extensions_mut().insert(budget::Connection(Arc::clone(&pulse)));
+            request.extensions_mut().insert(budget::Connection(Arc::clone(&activity)));
             let answer = router.clone().call(request);
             async move {
                 let answer = answer.await;
@@ -281,8 +285,8 @@ impl Connection {
                 connection.await
             } => result,
             slow = watch => match slow {
-                Doing::Beginning(_) | Doing::Head(_) => return Err(Refusal::TooSlow),
-                Doing::Body(_) | Doing::Request | Doing::Resting(_) => return Ok(()),
+                ConnectionState::Beginning(_) | ConnectionState::Head(_) => return Err(Refusal::TooSlow),
+                ConnectionState::Body(_) | ConnectionState::Request | ConnectionState::Resting(_) => return Ok(()),
             }
         };
         result.map_err(|error| {

@@ -2,11 +2,12 @@
 //!
 //! Hardly ever more than two updates are on their way. So a slow replica gets fewer updates, but each is recent.
 
-use crate::limits::{ANSWER_EVERY, MAX_MESSAGE_BYTES, PATIENCE};
-use crate::token::{Access, TokenError};
+use crate::access::Access;
+use crate::limits::{ANSWER_EVERY, ANSWER_TIMEOUT, MAX_MESSAGE_BYTES};
 use crate::v1::node_stream_client::NodeStreamClient;
 use crate::v1::{Answer, Introduction, Update};
 use fpga_net::tls::{ClientFiles, ConnectError, HTTP_2};
+use fpga_net::token_file::TokenError;
 use hyper_util::rt::TokioIo;
 use std::{fmt, io};
 use tokio::net::TcpStream;
@@ -52,8 +53,8 @@ pub enum StreamError {
     /// No connection to the replica could be made.
     #[error("it can't be reached: {0}")]
     Unreachable(String),
-    /// The replica did not answer within [`PATIENCE`].
-    #[error("it did not answer in {} s", PATIENCE.as_secs())]
+    /// The replica did not answer within [`ANSWER_TIMEOUT`].
+    #[error("it did not answer in {} s", ANSWER_TIMEOUT.as_secs())]
     Timeout,
     /// The replica ended the call.
     #[error("it ended the stream: {}", .0.message())]
@@ -88,7 +89,7 @@ impl NodeStream {
         introduction: Introduction,
     ) -> Result<Self, StreamError> {
         // The endpoint's connect timeout covers only the TCP connection; this one covers the handshakes as well.
-        let channel = timeout(PATIENCE * 2, connect(address, credentials.tls.as_ref())).await;
+        let channel = timeout(ANSWER_TIMEOUT * 2, connect(address, credentials.tls.as_ref())).await;
         let channel = channel.map_err(|_| StreamError::Timeout)??;
         let mut client = NodeStreamClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -106,7 +107,8 @@ impl NodeStream {
             header.set_sensitive(true);
             request.metadata_mut().insert("authorization", header);
         }
-        let answers = timeout(PATIENCE, client.report(request)).await.map_err(|_| StreamError::Timeout)?;
+        let answers =
+            timeout(ANSWER_TIMEOUT, client.report(request)).await.map_err(|_| StreamError::Timeout)?;
         let answers = answers.map_err(|status| StreamError::Ended(Box::new(status)))?.into_inner();
         Ok(Self { updates, answers, answered_at: None })
     }
@@ -134,7 +136,7 @@ impl NodeStream {
             let _ = self.updates.send(update).await;
             next(&mut self.answers).await
         };
-        let answer = timeout(PATIENCE, exchange).await.unwrap_or(Err(StreamError::Timeout))?;
+        let answer = timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or(Err(StreamError::Timeout))?;
         self.answered_at = Some(Instant::now());
         Ok(answer)
     }
@@ -153,7 +155,7 @@ impl NodeStream {
                 Err(_) => next(&mut self.answers).await.map(drop),
             }
         };
-        timeout(PATIENCE, exchange).await.unwrap_or(Err(StreamError::Timeout))
+        timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or(Err(StreamError::Timeout))
     }
 }
 
@@ -189,7 +191,7 @@ impl fmt::Display for Address {
 async fn connect(address: &Address, tls: Option<&ClientFiles>) -> Result<Channel, StreamError> {
     let unreachable = |error: tonic::transport::Error| StreamError::Unreachable(causes(&error));
     let endpoint = Endpoint::from(address.uri.clone())
-        .connect_timeout(PATIENCE)
+        .connect_timeout(ANSWER_TIMEOUT)
         .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)

@@ -1,14 +1,14 @@
 //! The stream of node states from collectors to extender replicas (design decision 6): the parts that both sides
 //! share.
 //!
-//! These are the generated types, the limits, the shared token, and the client's side of one call. The collector
+//! These are the generated types, the limits, what a collector proves its identity by, and the client's side of one call. The collector
 //! decides when to send; the extender decides what to do with a state.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod client;
 pub mod codec;
 pub mod limits;
-pub mod token;
 
 /// Messages and services of `proto/node_stream.proto`.
 #[allow(

@@ -9,11 +9,11 @@ pub const MAX_NODE_NAME_BYTES: usize = 253;
 /// Maximum length of a UID; those of Kubernetes have 36 bytes.
 pub const MAX_UID_BYTES: usize = 128;
 /// Time that the other side has to connect, to introduce itself, or to answer.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a state is sent although nothing changed, so that both sides know that the other is there.
-pub const REFRESH: Duration = Duration::from_secs(5);
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// The extender ends a stream on which no message has come for this time.
-pub const IDLE: Duration = Duration::from_secs(30);
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum duration of a stream. The collector then shows token and certificate again on a new one.
 pub const PROVED_FOR: Duration = Duration::from_secs(3600);
 /// Age of the last answer from which on a stream asks for another: about one answer a second.

@@ -2,25 +2,24 @@
 
 use crate::app::App;
 use crate::clock::Moment;
-use crate::explain::{Explanation, PodName};
-use crate::index::{Node, Source};
-use crate::outvote::Votes;
+use crate::explain::{Decided, Explanation, PodName};
+use crate::index::Node;
 use crate::response::json;
 use crate::verbs::Refusal;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use fpga_core::decide::DecisionRules;
+use fpga_core::decide::{DecisionRules, NodeScore};
+use fpga_core::matching::Rejection;
 use fpga_core::node_labels::NodeLabels;
-use fpga_core::node_state::{NodeState, StateVersion};
-use fpga_core::staleness::{Freshness, Knowledge};
-use fpga_core::units::Millis;
-use prometheus_client::encoding::text;
-use serde::Serialize;
+use fpga_core::node_state::NodeState;
+use fpga_core::requirement::Requirement;
+use fpga_core::staleness::Knowledge;
+use fpga_extender_api::{self as api, Filtered, KnownState, NodeView, ScoreInfluence, Scored};
+use fpga_net::http::open_metrics;
 use std::sync::Arc;
 
 /// Liveness: the process answers.
@@ -51,12 +50,7 @@ pub fn probes(app: Arc<App>) -> Router {
 /// The metrics in the OpenMetrics text format.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.metrics.count_nodes(&app.index, app.clock.read().now);
-    let mut body = String::new();
-    match text::encode(&mut body, &app.registry) {
-        Ok(()) => ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], body)
-            .into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    open_metrics(&app.registry)
 }
 
 /// All nodes as a decision made now would see them, as a JSON array in pieces. The index is locked only while the
@@ -114,7 +108,7 @@ impl Iterator for Pieces {
             if index > 0 {
                 piece.push(b',');
             }
-            if let Err(error) = serde_json::to_writer(&mut piece, &NodeView::of(&name, &node, self.at)) {
+            if let Err(error) = serde_json::to_writer(&mut piece, &view(&name, &node, self.at)) {
                 self.next = Next::Nothing;
                 return Some(Err(error));
             }
@@ -154,12 +148,7 @@ pub async fn explain(
             let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else {
                 return Refusal::Busy.into_response();
             };
-            let scores = explanation.prioritize.as_deref();
-            let scores = scores.map(|decided| decided.verdicts.iter().map(|node| node.score));
-            let policy = explanation.policy.as_ref();
-            let votes = scores.map(|scores| Votes::of(policy, scores));
-            let explained = Explained { rules: &policy.rules, votes, explanation: &explanation };
-            let body = serde_json::to_vec(&explained);
+            let body = serde_json::to_vec(&shown(&explanation));
             let bytes = body.as_ref().map_or(0, Vec::capacity);
             charge.answer(respond(body), bytes)
         }
@@ -180,62 +169,66 @@ fn respond(body: serde_json::Result<Vec<u8>>) -> Response {
     }
 }
 
-#[derive(Serialize)]
-struct Explained<'a> {
-    rules: &'a DecisionRules,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    votes: Option<Votes>,
-    #[serde(flatten)]
-    explanation: &'a Explanation,
+/// The answer for `explanation`, which borrows from it.
+fn shown(
+    explanation: &Explanation,
+) -> api::Explanation<&str, &DecisionRules, &Requirement, Rejection, &NodeScore> {
+    let Explanation { pod, uid, requirement, problem, policy, filter, prioritize } = explanation;
+    let influence = prioritize.as_deref().map(|decided| {
+        let scores = decided.verdicts.iter().map(|node| node.score);
+        ScoreInfluence::of(policy.scheduler_weight.get(), policy.rules.max_score.get(), scores)
+    });
+    let filtered = |(node, source, verdict): (_, _, &Result<(), Rejection>)| Filtered {
+        node,
+        source,
+        rejection: verdict.err(),
+    };
+    let scored = |(node, source, verdict)| Scored { node, source, verdict };
+    api::Explanation {
+        rules: &policy.rules,
+        influence,
+        namespace: &pod.namespace,
+        name: &pod.name,
+        uid,
+        requirement,
+        problem: problem.as_deref(),
+        filter: filter.as_deref().map(|filter| decided(filter, filtered)),
+        prioritize: prioritize.as_deref().map(|prioritize| decided(prioritize, scored)),
+    }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeView<'a> {
-    name: &'a str,
-    labels: &'a NodeLabels,
-    freshness: Freshness,
-    source: Source,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<KnownView<'a>>,
+/// The answer for a decision, with a row for each node's name, origin and verdict.
+fn decided<'d, V, R>(
+    decided: &'d Decided<V>,
+    row: impl Fn((&'d str, &'static str, &'d V)) -> R,
+) -> api::Decided<R> {
+    let nodes = decided.names.iter().zip(&decided.sources).zip(&decided.verdicts);
+    let nodes = nodes.map(|((node, source), verdict)| row((node, source.name(), verdict))).collect();
+    api::Decided { at_ms: decided.at.0, nodes }
 }
 
-/// The load in the window that ends now, and the state from which it was computed.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct KnownView<'a> {
-    age_ms: Millis,
-    version: StateVersion,
-    usage_ms: Millis,
-    reconfiguration_ms: Millis,
-    state: &'a NodeState,
-}
-
-impl<'a> NodeView<'a> {
-    fn of(name: &'a str, node: &'a Node, at: Moment) -> Self {
-        let known = match &node.facts.knowledge {
-            Knowledge::Known(received) => {
-                let (state, age) = (received.state(), received.age(at.now));
-                let load = received.signals().load_at(age);
-                Some(KnownView {
-                    age_ms: age,
-                    version: state.version(),
-                    usage_ms: load.usage,
-                    reconfiguration_ms: load.reconfiguration,
-                    state,
-                })
-            }
-            Knowledge::Absent | Knowledge::Unreadable => None,
-        };
-        Self {
-            name,
-            labels: &node.facts.labels,
-            freshness: node.facts.knowledge.freshness(at.now),
-            source: node.source,
-            problem: node.problem.as_ref().map(ToString::to_string),
-            known,
+/// A node as a decision made at `at` would see it.
+fn view<'a>(name: &'a str, node: &'a Node, at: Moment) -> NodeView<&'a str, &'a NodeLabels, &'a NodeState> {
+    let known = match &node.facts.knowledge {
+        Knowledge::Known(received) => {
+            let (state, age) = (received.state(), received.age(at.now));
+            let load = received.signals().load_at(age);
+            Some(KnownState {
+                age_ms: age.0,
+                version: Some(state.version()),
+                usage_ms: load.usage.0,
+                reconfiguration_ms: load.reconfiguration.0,
+                state,
+            })
         }
+        Knowledge::Absent | Knowledge::Unreadable => None,
+    };
+    NodeView {
+        name,
+        labels: &node.facts.labels,
+        freshness: node.facts.knowledge.freshness(at.now).name(),
+        source: node.source.name(),
+        problem: node.problem.as_ref().map(ToString::to_string),
+        known,
     }
 }

@@ -5,8 +5,7 @@ use crate::app::{App, longest_body};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::events::{self, PodArgs, SPACING};
-use crate::config::watch::LOOK;
-use crate::ports::serve::Signals;
+use crate::config::watch::POLL_INTERVAL;
 use crate::ports::{PortArgs, Routers};
 use crate::record::RecordArgs;
 use crate::replay::{self, ReplayArgs};
@@ -16,17 +15,19 @@ use crate::stream::options::StreamArgs;
 use crate::wire::MAX_WORKING_BYTES;
 use crate::{pod_reflector, reflector};
 use anyhow::{Context as _, Result, bail};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use fpga_core::decide::AntiHerd;
 use fpga_net::http::Budget;
+use fpga_net::log::LogArgs;
 use fpga_net::memory::MemoryLimit;
+use fpga_net::ready_file;
+use fpga_net::signals::Signals;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
-use tracing_subscriber::EnvFilter;
 
 const EXAMPLES: &str = "Examples:
   fpga-scheduler-extender --kubeconfig ~/.kube/config
@@ -62,6 +63,7 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("log", |log| log.default_value("fpga_scheduler_extender=info,warn")))]
 struct ServeArgs {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, env = "FPGA_LISTEN", default_value = "127.0.0.1:9461")]
@@ -101,23 +103,6 @@ struct ServeArgs {
     record: RecordArgs,
     #[command(flatten)]
     log: LogArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Log")]
-struct LogArgs {
-    /// Filter of the log, in the syntax of tracing's EnvFilter.
-    #[arg(long, env = "FPGA_LOG", default_value = "fpga_scheduler_extender=info,warn")]
-    log: String,
-    /// Format of the log.
-    #[arg(long, env = "FPGA_LOG_FORMAT", value_enum, default_value_t = LogFormat::Plain)]
-    log_format: LogFormat,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Plain,
-    Json,
 }
 
 impl Args {
@@ -164,12 +149,12 @@ impl ServeArgs {
         let client = client(kubeconfig.as_deref()).await?;
         let ports = ports.open(listen).await?;
         let stream_port = stream.open(&client).await?;
-        let mut ready = ports.addresses()?;
+        let mut addresses = ports.addresses()?;
         if let Some(port) = &stream_port {
-            ready += &format!("stream:{}\n", port.address()?);
+            addresses.push(format!("stream:{}", port.address()?));
         }
         info!(
-            listen = %ready.lines().collect::<Vec<_>>().join(" "), tls = ports.protection(), path_prefix, max_body_bytes, max_bytes_in_flight = budget,
+            listen = %addresses.join(" "), tls = ports.protection(), path_prefix, max_body_bytes, max_bytes_in_flight = budget,
             weights = %rules.weights, max_score = %rules.max_score,
             stale_usage = %rules.stale.usage, stale_reconfiguration = %rules.stale.reconfiguration,
             stale_locality = %rules.stale.locality, unlabelled_nodes = %rules.unlabelled,
@@ -204,7 +189,7 @@ impl ServeArgs {
             let (config, clock) = (Arc::clone(&state.config), clock.clone());
             async move {
                 match file {
-                    Some(file) => file.run(&config, &clock, LOOK).await,
+                    Some(file) => file.run(&config, &clock, POLL_INTERVAL).await,
                     None => std::future::pending().await,
                 }
             }
@@ -235,7 +220,8 @@ impl ServeArgs {
             }
         };
         if let Some(path) = ready_file {
-            write_ready_file(&path, &ready).with_context(|| format!("can't write {}", path.display()))?;
+            ready_file::write(&path, &addresses)
+                .with_context(|| format!("can't write {}", path.display()))?;
         }
         tokio::select! {
             () = ports.serve(routers, &port_metrics, stop, cut) => Ok(()),
@@ -285,24 +271,6 @@ async fn while_on(config: &Config, watch: impl AsyncFn()) {
     }
 }
 
-impl LogArgs {
-    fn init(&self) -> Result<()> {
-        let filter = EnvFilter::try_new(&self.log)
-            .with_context(|| format!("--log {:?} is no filter; write for example `info`", self.log))?;
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            // A log that can't be written, for example on a full disk, must not end the program; an error on stderr
-            // would.
-            .log_internal_errors(false)
-            .with_writer(std::io::stderr);
-        match self.log_format {
-            LogFormat::Plain => subscriber.init(),
-            LogFormat::Json => subscriber.json().init(),
-        }
-        Ok(())
-    }
-}
-
 async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     let config = match kubeconfig {
         Some(path) => {
@@ -313,14 +281,6 @@ async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
         None => kube::Config::infer().await.context("no API server is configured; give --kubeconfig")?,
     };
     Ok(kube::Client::try_from(config)?)
-}
-
-/// Writes the file atomically: a waiting program may read it at any moment.
-fn write_ready_file(path: &Path, addresses: &str) -> std::io::Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    std::fs::write(&partial, addresses)?;
-    std::fs::rename(&partial, path)
 }
 
 fn path_prefix(text: &str) -> Result<String, String> {

@@ -17,10 +17,11 @@ use crate::settings::{Policy, Settings};
 use events::News;
 use file::Problem;
 use fpga_core::units::WallTime;
+use fpga_extender_api::{ConfigView, FileProblem, FileStatus};
 use metrics::ConfigMetrics;
-use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
 use tokio::sync::watch::{Receiver, Sender};
 
 /// The configuration in force, and its sources.
@@ -28,45 +29,16 @@ use tokio::sync::watch::{Receiver, Sender};
 pub struct Config {
     flags: Settings,
     policy: Sender<Arc<Policy>>,
-    file: Mutex<Option<FileStatus>>,
+    file: Mutex<Option<Taken>>,
     news: Sender<Option<News>>,
     metrics: ConfigMetrics,
 }
 
-/// The last accepted content of the file, and the problem of a later one.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FileStatus {
-    path: PathBuf,
-    /// Time at which the content in force was taken, milliseconds since the epoch.
-    #[serde(rename = "takenAtMs")]
-    taken_at: WallTime,
-    #[serde(skip)]
+/// The last accepted content of the file, and its status for people.
+#[derive(Debug, Clone)]
+struct Taken {
     settings: Settings,
-    problem: Option<ProblemStatus>,
-}
-
-/// Why the current content of the file is not in force.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ProblemStatus {
-    #[serde(flatten)]
-    problem: Problem,
-    /// Time since which the problem exists, milliseconds since the epoch.
-    #[serde(rename = "sinceMs")]
-    since: WallTime,
-}
-
-/// The answer to `/config`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ConfigView {
-    policy: Policy,
-    /// Names of settings from flags or variables, which override the file.
-    by_flag: Vec<String>,
-    /// Names of settings from the file.
-    by_file: Vec<String>,
-    file: Option<FileStatus>,
+    status: FileStatus<FileProblem>,
 }
 
 /// The result of judging a content of the file.
@@ -137,11 +109,12 @@ impl Config {
 
     /// The answer to `/config`.
     #[must_use]
-    pub fn view(&self) -> ConfigView {
-        let file = self.status().clone();
+    pub fn view(&self) -> ConfigView<Policy, FileProblem> {
+        let taken = self.taken().clone();
         let by_flag = self.flags.names();
-        let in_file = file.as_ref().map(|file| file.settings.names()).unwrap_or_default();
+        let in_file = taken.as_ref().map(|taken| taken.settings.names()).unwrap_or_default();
         let by_file = in_file.into_iter().filter(|name| !by_flag.contains(name)).collect();
+        let file = taken.map(|taken| taken.status);
         ConfigView { policy: Policy::clone(&self.policy()), by_flag, by_file, file }
     }
 
@@ -160,9 +133,10 @@ impl Config {
                 Judged::Taken
             }
             Err(problem) => {
-                if let Some(status) = &mut *self.status() {
-                    let since = status.problem.as_ref().map_or(at, |before| before.since);
-                    status.problem = Some(ProblemStatus { problem: problem.clone(), since });
+                if let Some(Taken { status, .. }) = &mut *self.taken() {
+                    let since_ms = status.problem.as_ref().map_or(at.0, |before| before.since_ms);
+                    let Problem { line, column, message } = problem.clone();
+                    status.problem = Some(FileProblem { line, column, message, since_ms });
                 }
                 self.metrics.refused();
                 let told = format!("{}; what was in force before stays", problem.at(path));
@@ -186,13 +160,13 @@ impl Config {
             }
             changed
         });
-        let status = FileStatus { path: path.to_owned(), taken_at: at, settings, problem: None };
-        *self.status() = Some(status);
+        let status = FileStatus { path: path.to_owned(), taken_at_ms: at.0, problem: None };
+        *self.taken() = Some(Taken { settings, status });
         Ok(())
     }
 
-    fn status(&self) -> std::sync::MutexGuard<'_, Option<FileStatus>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    fn taken(&self) -> parking_lot::MutexGuard<'_, Option<Taken>> {
+        self.file.lock()
     }
 }
 

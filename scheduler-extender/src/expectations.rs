@@ -6,12 +6,12 @@ use fpga_core::expected_load::{ArenaKey, Expected, ExpectedLoads, Kept, PlacedPo
 use fpga_core::signals::AskedKind;
 use fpga_core::staleness::Received;
 use fpga_core::units::{Millis, MonotonicTime};
+use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 /// The expected loads of pods that were seen bound and of decisions whose binding has not been seen.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl Expectations {
         kind: &AskedKind,
         now: MonotonicTime,
     ) -> Vec<Expected> {
-        let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
+        let loads = self.loads.read();
         if loads.pods() == 0 && loads.assumed_pods() == 0 {
             return Vec::new();
         }
@@ -124,7 +124,7 @@ impl Expectations {
     pub fn learn(&self, index: &NodeIndex, now: MonotonicTime) {
         let learnt = {
             let nodes: &Nodes = &index.read();
-            let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
+            let loads = self.loads.read();
             loads.learnt(|name| nodes.get(name)?.facts.knowledge.fresh(now), now)
         };
         self.metrics.owners.set(count(learnt.owners()));
@@ -136,7 +136,7 @@ impl Expectations {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut ExpectedLoads) -> R) -> R {
-        let mut loads = self.loads.write().unwrap_or_else(PoisonError::into_inner);
+        let mut loads = self.loads.write();
         let result = change(&mut loads);
         self.metrics.pods.set(count(loads.pods()));
         self.metrics.assumed.set(count(loads.assumed_pods()));

@@ -8,10 +8,9 @@ use fpga_core::decide::NodeScore;
 use fpga_core::matching::Rejection;
 use fpga_core::requirement::Requirement;
 use fpga_core::units::WallTime;
-use serde::ser::SerializeStruct as _;
-use serde::{Serialize, Serializer};
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Most pods whose decisions are remembered.
 pub const MAX_PODS: usize = 1024;
@@ -23,7 +22,7 @@ pub const MAX_BYTES: usize = 24 << 20;
 pub struct Explanations(Mutex<Ring>);
 
 /// Namespace and name of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodName {
     /// Namespace of the pod.
     pub namespace: String,
@@ -32,27 +31,21 @@ pub struct PodName {
 }
 
 /// The latest decisions for a pod.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone)]
 pub struct Explanation {
     /// Namespace and name of the pod.
-    #[serde(flatten)]
     pub pod: PodName,
     /// UID of the pod.
     pub uid: String,
     /// The pod's requirement.
     pub requirement: Requirement,
     /// Why the requirement can't be understood.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The policy in force at the later decision.
-    #[serde(skip)]
     pub policy: Arc<Policy>,
     /// The last filter.
-    #[serde(serialize_with = "as_optional")]
     pub filter: Option<Arc<Decided<Result<(), Rejection>>>>,
     /// The prioritize after that filter. kube-scheduler makes no such call if one node passed.
-    #[serde(serialize_with = "as_optional")]
     pub prioritize: Option<Arc<Decided<NodeScore>>>,
 }
 
@@ -108,7 +101,7 @@ impl Explanations {
     pub fn remember(&self, pod: PodName, uid: &str, by: Considered, decision: Decision) {
         // Forgotten decisions are freed after the lock is released, so that other decisions don't wait.
         let _forgotten = {
-            let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ring = self.0.lock();
             ring.remember(pod, uid, by, decision)
         };
     }
@@ -116,7 +109,7 @@ impl Explanations {
     /// The latest decisions for a pod.
     #[must_use]
     pub fn of(&self, pod: &PodName) -> Option<Explanation> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pods.get(pod).cloned()
+        self.0.lock().pods.get(pod).cloned()
     }
 }
 
@@ -184,64 +177,6 @@ impl<V> Decided<V> {
     fn bytes(&self) -> usize {
         let per_node = size_of::<V>() + size_of::<Source>() + size_of::<usize>();
         self.names.text.len() + self.verdicts.len() * per_node
-    }
-}
-
-// Arc implements Serialize only with a feature of serde, which would apply to the whole build.
-fn as_optional<T: Serialize, S: Serializer>(
-    value: &Option<Arc<T>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    value.as_deref().serialize(serializer)
-}
-
-/// The form of a verdict in the answer to `/explain`.
-trait Shown {
-    type As<'v>: Serialize
-    where
-        Self: 'v;
-
-    fn shown(&self) -> Self::As<'_>;
-}
-
-#[derive(Serialize)]
-struct Rejected {
-    rejection: Option<Rejection>,
-}
-
-impl Shown for Result<(), Rejection> {
-    type As<'v> = Rejected;
-
-    fn shown(&self) -> Rejected {
-        Rejected { rejection: self.err() }
-    }
-}
-
-impl Shown for NodeScore {
-    type As<'v> = &'v Self;
-
-    fn shown(&self) -> &Self {
-        self
-    }
-}
-
-impl<V: Shown> Serialize for Decided<V> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Row<'r, V> {
-            node: &'r str,
-            source: Source,
-            #[serde(flatten)]
-            verdict: V,
-        }
-        let rows = self.names.iter().zip(&self.sources).zip(&self.verdicts);
-        let rows: Vec<_> = rows
-            .map(|((node, source), verdict)| Row { node, source: *source, verdict: verdict.shown() })
-            .collect();
-        let mut decided = serializer.serialize_struct("Decided", 2)?;
-        decided.serialize_field("atMs", &self.at)?;
-        decided.serialize_field("nodes", &rows)?;
-        decided.end()
     }
 }
 

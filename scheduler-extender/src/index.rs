@@ -16,10 +16,10 @@ use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER, HEARTBEATS_UNTIL_STALE, N
 use fpga_core::staleness::{Knowledge, Received};
 use fpga_core::units::{Millis, WallTime};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use serde::Serialize;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// All nodes by name. Every decision looks up thousands of them. The names come from the API server, not from
 /// requests, so a fast hash suffices.
@@ -51,8 +51,7 @@ pub struct Node {
 }
 
 /// The origin of a state, which determines the age of the state on arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The node has no state.
     None,
@@ -127,7 +126,7 @@ impl Source {
 impl NodeIndex {
     /// The nodes now. The guard blocks changes, so hold it for one decision only.
     pub fn read(&self) -> RwLockReadGuard<'_, Nodes> {
-        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.read()
     }
 
     /// Whether all nodes of the cluster have been listed once.
@@ -255,11 +254,11 @@ impl NodeIndex {
     }
 
     fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changing.lock()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Nodes> {
-        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.write()
     }
 }
 

@@ -20,7 +20,6 @@ pub mod expectations;
 pub mod explain;
 pub mod index;
 pub mod metrics;
-pub mod outvote;
 pub mod placed_pod;
 pub mod pod_reflector;
 pub mod ports;

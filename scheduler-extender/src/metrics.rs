@@ -408,11 +408,6 @@ impl EncodeLabelValue for RejectionLabel {
 
 impl EncodeLabelValue for FreshnessLabel {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self.0 {
-            Freshness::Fresh => "fresh",
-            Freshness::Stale => "stale",
-            Freshness::Absent => "absent",
-            Freshness::Unreadable => "unreadable",
-        })
+        encoder.write_str(self.0.name())
     }
 }

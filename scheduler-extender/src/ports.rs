@@ -102,19 +102,18 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 }
 
 impl Ports {
-    /// The address of the main port, then a line `read:ADDRESS` and a line `metrics:ADDRESS` for the other open
-    /// ports.
+    /// The address of the main port, then `read:ADDRESS` and `metrics:ADDRESS` for the other open ports.
     ///
     /// # Errors
     /// The system's error if an address can't be read.
-    pub fn addresses(&self) -> std::io::Result<String> {
-        let mut lines = format!("{}\n", self.http.local_addr()?);
+    pub fn addresses(&self) -> std::io::Result<Vec<String>> {
+        let mut addresses = vec![self.http.local_addr()?.to_string()];
         for (name, port) in [("read", &self.read), ("metrics", &self.probes)] {
             if let Some(port) = port {
-                lines += &format!("{name}:{}\n", port.local_addr()?);
+                addresses.push(format!("{name}:{}", port.local_addr()?));
             }
         }
-        Ok(lines)
+        Ok(addresses)
     }
 
     /// The protection of the main port, for the log.

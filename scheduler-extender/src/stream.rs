@@ -1,11 +1,11 @@
 //! The streams of collectors: states that arrive directly, a moment after they were measured.
 //!
 //! A stream is for one node. The reflector must know the node under the UID that the collector names, and the
-//! collector's token or certificate must be for that node ([`proof`]). Sizes and rates are bounded.
+//! collector's token or certificate must be for that node ([`authenticator`]). Sizes and rates are bounded.
 
+pub mod authenticator;
 mod listener;
 pub mod options;
-pub mod proof;
 mod session;
 
 pub use listener::{serve, serve_with};
@@ -13,19 +13,21 @@ pub use listener::{serve, serve_with};
 use crate::clock::Clock;
 use crate::index::{NodeIndex, Streamed};
 use crate::metrics::{Metrics, StreamRefusal};
+use authenticator::{Authenticator, NodeScope};
 use fpga_core::pacing;
 use fpga_core::units::Millis;
-use fpga_node_stream::limits::{MAX_NODE_NAME_BYTES, MAX_UID_BYTES, PATIENCE};
+use fpga_node_stream::limits::{ANSWER_TIMEOUT, MAX_NODE_NAME_BYTES, MAX_UID_BYTES};
 use fpga_node_stream::v1::node_stream_server::NodeStream;
 use fpga_node_stream::v1::{Answer, Introduction, Update};
 use futures::Stream;
 use listener::Connection;
-use proof::{Nodes, Proof};
+
+use parking_lot::Mutex;
 use session::Session;
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::debug;
@@ -36,16 +38,16 @@ pub struct Streams {
     index: Arc<NodeIndex>,
     metrics: Arc<Metrics>,
     clock: Clock,
-    proof: Proof,
+    authenticator: Authenticator,
     /// The open stream of each node. Replacing an entry ends the older stream.
-    open: Mutex<HashMap<Arc<str>, Place>>,
-    next_place: AtomicU64,
+    open: Mutex<HashMap<Arc<str>, Registration>>,
+    next_registration: AtomicU64,
     write_interval: AtomicU64,
     update_interval: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Registration {
     number: u64,
     /// Dropped when a newer stream of the node replaces this one, which ends it.
     _held: oneshot::Sender<()>,
@@ -61,25 +63,30 @@ pub struct Intervals {
 }
 
 impl Streams {
-    /// Streams into `index`, of collectors that `proof` admits.
+    /// Streams into `index`, of collectors that `authenticator` admits.
     #[must_use]
-    pub fn new(index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock, proof: impl Into<Proof>) -> Self {
+    pub fn new(
+        index: Arc<NodeIndex>,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+        authenticator: impl Into<Authenticator>,
+    ) -> Self {
         let streams = Self {
             index,
             metrics,
             clock,
-            proof: proof.into(),
+            authenticator: authenticator.into(),
             open: Mutex::default(),
-            next_place: AtomicU64::new(0),
+            next_registration: AtomicU64::new(0),
             write_interval: AtomicU64::new(0),
             update_interval: AtomicU64::new(0),
         };
-        streams.reckon();
+        streams.refresh_intervals();
         streams
     }
 
     /// Computes the intervals from the number of known nodes.
-    pub fn reckon(&self) {
+    pub fn refresh_intervals(&self) {
         let census = self.index.census();
         let nodes = census.annotation + census.stream;
         self.write_interval.store(pacing::write_interval(nodes).0, Ordering::Relaxed);
@@ -95,13 +102,13 @@ impl Streams {
         }
     }
 
-    fn check_node(&self, introduction: &Introduction, may_be: &[Nodes]) -> Result<(), Status> {
+    fn check_node(&self, introduction: &Introduction, may_be: &[NodeScope]) -> Result<(), Status> {
         let Introduction { node, uid } = introduction;
         let fits = |text: &str, most| !text.is_empty() && text.len() <= most;
         if !fits(node, MAX_NODE_NAME_BYTES) || !fits(uid, MAX_UID_BYTES) {
             return Err(self.refuse(StreamRefusal::Introduction));
         }
-        if !may_be.iter().all(|nodes| nodes.have(node)) {
+        if !may_be.iter().all(|nodes| nodes.contains(node)) {
             return Err(self.refuse(StreamRefusal::OtherNode));
         }
         if !self.index.is_synced() {
@@ -135,11 +142,11 @@ impl Streams {
 
     /// Registers a stream of `node`, which ends the older stream of the node. Returns the stream's number, and a
     /// receiver that fails when a newer stream replaces it.
-    fn enter(&self, node: &Arc<str>) -> (u64, oneshot::Receiver<()>) {
-        let number = self.next_place.fetch_add(1, Ordering::Relaxed);
+    fn register(&self, node: &Arc<str>) -> (u64, oneshot::Receiver<()>) {
+        let number = self.next_registration.fetch_add(1, Ordering::Relaxed);
         let (held, replaced) = oneshot::channel();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = open.insert(Arc::clone(node), Place { number, _held: held });
+        let mut open = self.open.lock();
+        let before = open.insert(Arc::clone(node), Registration { number, _held: held });
         self.metrics.streams.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
         drop(open);
         if before.is_some() {
@@ -148,9 +155,9 @@ impl Streams {
         (number, replaced)
     }
 
-    fn leave(&self, node: &Arc<str>, number: u64) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.get(node).is_some_and(|place| place.number == number) {
+    fn unregister(&self, node: &Arc<str>, number: u64) {
+        let mut open = self.open.lock();
+        if open.get(node).is_some_and(|registration| registration.number == number) {
             open.remove(node);
         }
         self.metrics.streams.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
@@ -173,11 +180,11 @@ impl NodeStream for Service {
         // A service that runs without the listener of this module has no `Connection`.
         let connection = request.extensions().get::<Connection>().cloned();
         let call = connection.as_ref().map(Connection::begin);
-        let shown = streams.proof.check(request.metadata()).await;
+        let shown = streams.authenticator.check(request.metadata()).await;
         let shown = shown.map_err(|refusal| streams.refuse(refusal))?;
-        let certified = connection.map_or(Nodes::Any, |connection| connection.nodes);
+        let certified = connection.map_or(NodeScope::Any, |connection| connection.nodes);
         let mut updates = request.into_inner();
-        let first = match tokio::time::timeout(PATIENCE, updates.message()).await {
+        let first = match tokio::time::timeout(ANSWER_TIMEOUT, updates.message()).await {
             Ok(first) => first?,
             Err(_) => return Err(streams.refuse(StreamRefusal::Silent)),
         };

@@ -1,6 +1,7 @@
 //! The program without an API server: it starts, is not ready, and ends on signals.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
+use fpga_net::testing;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{Read as _, Write as _};
@@ -13,10 +14,6 @@ use tempfile::TempDir;
 /// Timeout of a test's step: long enough for a slow machine, shorter than the grace period of a shutdown.
 const DEADLINE: Duration = Duration::from_secs(8);
 
-const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
-    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}"#;
-
 struct Extender {
     process: Child,
     address: String,
@@ -27,7 +24,7 @@ impl Extender {
     fn start(args: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         let (kubeconfig, ready) = (dir.path().join("kubeconfig"), dir.path().join("ready"));
-        std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
+        std::fs::write(&kubeconfig, testing::kubeconfig("http://127.0.0.1:9")).unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender"))
             .args(["--listen", "127.0.0.1:0", "--ready-file"])
             .arg(&ready)

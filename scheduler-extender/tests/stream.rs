@@ -5,9 +5,10 @@
     reason = "the helpers of these tests fail by panicking, as the tests do"
 )]
 
+use fpga_net::token_file::TokenFile;
+use fpga_node_stream::access::Access;
 use fpga_node_stream::client::{Credentials, NodeStream, StreamError};
 use fpga_node_stream::limits::{ANSWER_EVERY, MIN_SPACING};
-use fpga_node_stream::token::{Access, TokenFile};
 use fpga_node_stream::v1::{Answer, Introduction, Verdict};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
@@ -258,13 +259,13 @@ async fn intervals_follow_the_number_of_nodes_that_speak() {
             ObjectMeta { name: Some(format!("m{node}")), uid: Some("u".to_owned()), ..ObjectMeta::default() };
         replica.app.index.apply(meta, Shown::Listed, at);
     }
-    replica.streams.reckon();
+    replica.streams.refresh_intervals();
     assert_eq!(replica.streams.intervals().write.0, 60_000, "nodes without boards write nothing");
     for node in 0..5_000 {
         let text = fpga_core::node_state::decode(&state(1, 1)).unwrap();
         replica.app.index.stream(&format!("m{node}"), "u", text, at);
     }
-    replica.streams.reckon();
+    replica.streams.refresh_intervals();
     assert_eq!(replica.streams.intervals().write.0, 250_000);
 }
 

@@ -4,8 +4,9 @@
 use fpga_net::http::Refusal;
 use fpga_net::testing::{Authority, Identity};
 use fpga_net::tls::{HTTP_2, ServerFiles, ServerTls};
+use fpga_net::token_file::TokenFile;
+use fpga_node_stream::access::Access;
 use fpga_node_stream::client::{Address, Credentials, NodeStream, StreamError};
-use fpga_node_stream::token::{Access, TokenFile};
 use fpga_node_stream::v1::{Introduction, Verdict};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;

@@ -2,7 +2,7 @@
 //! real kube-scheduler.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use fpga_net::testing::{Authority, Identity};
+use fpga_net::testing::{Authority, Identity, kubeconfig};
 use fpga_net::tls::{ClientFiles, ConnectError, HTTP_1, dns_names};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,10 +12,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-
-const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
-    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}"#;
 
 /// The extender with certificates from `authority`.
 struct Extender {
@@ -28,7 +24,7 @@ struct Extender {
 }
 
 fn command(dir: &Path) -> Command {
-    std::fs::write(dir.join("kubeconfig"), KUBECONFIG).unwrap();
+    std::fs::write(dir.join("kubeconfig"), kubeconfig("http://127.0.0.1:9")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender"));
     command
         .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--ready-file"])

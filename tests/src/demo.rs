@@ -16,6 +16,7 @@ use crate::testbed::artifacts;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use fpga_net::signals::Signals;
 use functions::Functions;
 use invoker::Tally;
 use plan::Plan;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
 /// Names of the demo's nodes.
@@ -67,13 +68,15 @@ impl Args {
     /// # Errors
     /// A prerequisite is missing, or a part of the loop failed.
     pub async fn run(self) -> Result<ExitCode> {
-        let mut interrupt = signal(SignalKind::interrupt()).context("can't listen for Ctrl-C")?;
-        let mut terminate = signal(SignalKind::terminate()).context("can't listen for SIGTERM")?;
+        let mut signals = Signals::install().context("can't take signals")?;
         tokio::select! {
             // On a signal this future is dropped; dropping the cluster kills all of its processes.
             result = self.play() => result,
-            _ = interrupt.recv() => Ok(stopped("Ctrl-C", 130)),
-            _ = terminate.recv() => Ok(stopped("SIGTERM", 143)),
+            signal = signals.next() => Ok(if signal == SignalKind::interrupt() {
+                stopped("Ctrl-C", 130)
+            } else {
+                stopped("SIGTERM", 143)
+            }),
         }
     }
 

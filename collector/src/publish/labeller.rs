@@ -3,11 +3,11 @@
 
 use super::labels::{KEYS, Labels, Memory, Skipped, Wanted};
 use super::{BACKOFF, WriteError, within};
-use crate::jitter::Jitter;
 use crate::metrics::{Metrics, PublicationOutcome};
 use crate::owner::Handle;
 use crate::server::{self, Phase};
 use crate::stream::Link;
+use fpga_net::backoff::Backoff;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -20,7 +20,7 @@ use tracing::{info, warn};
 /// Field manager of the labels.
 const FIELD_MANAGER: &str = "fpga-collector-labels";
 /// Interval at which the devices' reports are checked.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Labeller {
     api: Api<Node>,
@@ -29,8 +29,7 @@ pub struct Labeller {
     metrics: Metrics,
     memory: Memory,
     skipped: Vec<Skipped>,
-    backoff: Duration,
-    jitter: Jitter,
+    backoff: Backoff,
     link: Link,
 }
 
@@ -44,8 +43,17 @@ impl Labeller {
         patience: Duration,
         link: Link,
     ) -> Self {
-        let (api, memory, jitter) = (Api::all(client), Memory::new(patience), Jitter::new());
-        Self { api, node, owner, metrics, memory, skipped: Vec::new(), backoff: BACKOFF.0, jitter, link }
+        let (api, memory) = (Api::all(client), Memory::new(patience));
+        Self {
+            api,
+            node,
+            owner,
+            metrics,
+            memory,
+            skipped: Vec::new(),
+            backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
+            link,
+        }
     }
 
     /// Labels the node until `phase` is [`Phase::End`]. The labels stay then, since the devices are still there and
@@ -58,16 +66,15 @@ impl Labeller {
             // The publisher sets a new UID if the node object was created again.
             let uid = uids.borrow_and_update().clone();
             let pause = match uid {
-                None => LOOK,
+                None => POLL_INTERVAL,
                 Some(uid) => match self.look(&uid, &mut known).await {
                     Ok(()) => {
-                        self.backoff = BACKOFF.0;
-                        LOOK
+                        self.backoff.reset();
+                        POLL_INTERVAL
                     }
                     Err(error) => {
-                        let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction() / 2.0);
+                        let pause = self.backoff.pause(0.5..1.0);
                         warn!(node = %self.node, %error, ?pause, "Node not labelled");
-                        self.backoff = (self.backoff * 2).min(BACKOFF.1);
                         // The result of a failed write is unknown, so the labels are read again.
                         known = None;
                         pause

@@ -12,7 +12,7 @@ const URGENT_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay of the second write (the echo) of a state that lets pods in. kube-scheduler and the extender learn of a
 /// write through separate watches. If kube-scheduler's is a millisecond ahead, it tries a waiting pod before the
 /// extender knows of the change, and not again until the next write.
-const ECHO: Duration = Duration::from_secs(1);
+const ECHO_DELAY: Duration = Duration::from_secs(1);
 /// Minimum time to the next write after one out of turn: the first, an urgent one, or one that declares another
 /// heartbeat.
 const AFTER_OUT_OF_TURN: Duration = Duration::from_secs(10);
@@ -189,7 +189,7 @@ impl Policy {
         let (reason, due) = if lets_pods_in(&last.state, current) {
             (Reason::Urgent, URGENT_INTERVAL.min(last.min))
         } else if last.news == News::Board || last.news == News::Bitstream && self.echoes_bitstreams() {
-            (Reason::Echo, ECHO.min(last.heartbeat))
+            (Reason::Echo, ECHO_DELAY.min(last.heartbeat))
         } else if differs(&last.state, current, passed.into()) {
             match self.loaded_due(last, current) {
                 Some(due) if due < last.min => (Reason::Loaded, due),

@@ -5,8 +5,8 @@ use fpga_core::pacing;
 use fpga_core::units::Millis;
 use fpga_node_stream::limits::ACKNOWLEDGED_FOR;
 use fpga_node_stream::v1::Answer;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::transport::Uri;
 
@@ -50,7 +50,7 @@ impl Acknowledged {
     }
 
     fn words(&self) -> MutexGuard<'_, HashMap<Uri, Word>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,8 +3,9 @@
 use super::targets::{MAX_REPLICAS, Target, Transport};
 use anyhow::bail;
 use fpga_net::tls::ClientFiles;
+use fpga_net::token_file::TokenFile;
+use fpga_node_stream::access::Access;
 use fpga_node_stream::client::Credentials;
-use fpga_node_stream::token::{Access, TokenFile};
 use std::path::PathBuf;
 
 /// The replicas to stream to, and the credentials for them.

@@ -1,8 +1,8 @@
 //! The stream to one replica, which is opened again after every failure, with growing pauses.
 
 use super::Shared;
-use crate::jitter::Jitter;
 use crate::metrics::{StreamFailure, StreamOutcome};
+use fpga_net::backoff::Backoff;
 use fpga_node_stream::client::{Address, NodeStream, StreamError};
 use fpga_node_stream::v1::{Introduction, Verdict};
 use prometheus_client::metrics::gauge::Gauge;
@@ -19,13 +19,12 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 pub struct Replica {
     shared: Arc<Shared>,
     address: Address,
-    backoff: Duration,
-    jitter: Jitter,
+    backoff: Backoff,
 }
 
 impl Replica {
     pub fn new(shared: Arc<Shared>, address: Address) -> Self {
-        Self { shared, address, backoff: BACKOFF.0, jitter: Jitter::new() }
+        Self { shared, address, backoff: Backoff::new(BACKOFF.0, BACKOFF.1) }
     }
 
     /// Opens the stream and sends states, again and again.
@@ -48,13 +47,13 @@ impl Replica {
                 // annotation would.
                 self.shared.link.recheck.notify_one();
             }
-            let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction());
-            if self.backoff == BACKOFF.0 {
+            let is_first = self.backoff.is_reset();
+            let pause = self.backoff.pause(0.5..1.5);
+            if is_first {
                 info!(replica = %self.address, %error, ?pause, "No stream to an extender replica");
             } else {
                 warn!(replica = %self.address, %error, ?pause, "No stream to an extender replica");
             }
-            self.backoff = (self.backoff * 2).min(BACKOFF.1);
             sleep(pause).await;
         }
     }
@@ -87,7 +86,7 @@ impl Replica {
             let outcome = match answer.verdict() {
                 Verdict::Taken => {
                     self.shared.link.acknowledged.note(&self.address.uri, &answer, Instant::now());
-                    self.backoff = BACKOFF.0;
+                    self.backoff.reset();
                     StreamOutcome::Taken
                 }
                 Verdict::Outdated => StreamOutcome::Outdated,

@@ -1,6 +1,6 @@
 //! Publication while the disk takes no checkpoint.
 
-use crate::api_server::{Server, mk_api};
+use crate::api_server::{mk_api, serve};
 use crate::common::{Collector, DEADLINE, event, wait_until};
 use crate::{last, put_device, spawn, start, start_busy};
 use fpga_core::device::{DeviceStatus, Health};
@@ -21,7 +21,7 @@ fn limit_file_size(collector: &Collector, limit: &str) {
 fn a_full_disk_takes_no_healthy_board_out_of_service() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let mut command = Command::new("sh");
     command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_fpga-collector")]);
     let flags = ["--device-timeout", "1s", "--min-write-interval", "100ms", "--heartbeat", "1s"];
@@ -88,7 +88,7 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
 fn a_collector_that_starts_on_a_full_disk_publishes_its_boards_and_acknowledges_no_event() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let first = start_busy(dir.path(), &server, &[]);
     assert_eq!(first.terminate().code(), Some(0));
 

@@ -1,6 +1,6 @@
 //! The node's labels.
 
-use crate::api_server::{Server, mk_api};
+use crate::api_server::{mk_api, serve};
 use crate::common::wait_until;
 use crate::{last, put_device, start};
 
@@ -9,7 +9,7 @@ fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
     api.lock().unwrap().labels.insert("zone".to_owned(), "a".to_owned());
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let labels = || {
         let mut labels: Vec<_> = api.lock().unwrap().labels.clone().into_iter().collect();
         labels.sort();
@@ -45,7 +45,7 @@ fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when
 fn unasked_it_labels_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let collector = start(dir.path(), &server, &[]);
     put_device(&collector, "dm0", "1.2");
     wait_until("the board", || last(&api).is_some_and(|state| state.devices.len() == 1));

@@ -1,6 +1,6 @@
 //! What a starting collector takes over from the annotation.
 
-use crate::api_server::{Server, mk_api};
+use crate::api_server::{mk_api, serve, write_kubeconfig};
 use crate::common::{Collector, now_ms, wait_until};
 use crate::{last, start, start_busy};
 use serde_json::json;
@@ -8,7 +8,7 @@ use serde_json::json;
 #[test]
 fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_window_back() {
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let first_dir = tempfile::tempdir().unwrap();
     let first = start_busy(first_dir.path(), &server, &[]);
     assert_eq!(first.terminate().code(), Some(0));
@@ -33,7 +33,7 @@ fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_win
 #[test]
 fn where_the_checkpoint_is_damaged_the_annotation_brings_the_window_back() {
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let dir = tempfile::tempdir().unwrap();
     let first = start_busy(dir.path(), &server, &["--min-write-interval", "100ms", "--heartbeat", "1s"]);
     wait_until("it is published", || last(&api).is_some_and(|state| state.usage.0 == 40));
@@ -52,18 +52,18 @@ fn where_the_checkpoint_is_damaged_the_annotation_brings_the_window_back() {
 #[test]
 fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_annotation() {
     let api = mk_api();
-    let server = Server::start("127.0.0.1:0", &api);
+    let server = serve("127.0.0.1:0", &api);
     let first_dir = tempfile::tempdir().unwrap();
     let first = start_busy(first_dir.path(), &server, &[]);
     assert_eq!(first.terminate().code(), Some(0));
 
     // The API server can't be reached until the device has reported.
     let second_dir = tempfile::tempdir().unwrap();
-    let kubeconfig = server.kubeconfig(second_dir.path());
+    let kubeconfig = write_kubeconfig(&server, second_dir.path());
     let address = server.stop();
     let second = Collector::start_with(second_dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
     second.put_board();
-    let _back = Server::start(&address, &api);
+    let _back = serve(&address, &api);
     wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     assert_eq!(last(&api).unwrap().usage.0, 40);
 }

@@ -47,6 +47,19 @@ pub enum Freshness {
     Unreadable,
 }
 
+impl Freshness {
+    /// The name in answers and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Stale => "stale",
+            Self::Absent => "absent",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
 /// The value of a signal of a node without fresh state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

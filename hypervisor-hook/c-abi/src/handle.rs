@@ -1,11 +1,11 @@
 //! The handle: a reporter, its device, and the process that made the handle.
 
 use crate::entry::Failure;
-use crate::fork;
 use crate::hold::{Bitstream, Held};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
+use fpga_fork as fork;
 use hook::{Config, Endpoint, Reporter, WholeMillis};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,7 +6,6 @@
 
 mod api;
 mod entry;
-mod fork;
 mod handle;
 mod hold;
 mod text;

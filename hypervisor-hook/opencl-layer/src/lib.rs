@@ -12,7 +12,6 @@ mod commands;
 mod config;
 mod contexts;
 mod exports;
-mod fork;
 mod handles;
 mod in_flight;
 mod info;

@@ -3,22 +3,22 @@
 
 use crate::bitstreams::Bitstreams;
 use crate::config::{Config, Profiling, Sources};
-use crate::fork::PerProcess;
 use crate::handles::Handles;
 use crate::in_flight::InFlight;
 use crate::property_list::Hidden;
 use crate::reports::Reports;
+use fpga_fork::PerProcess;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Interval of progress reports, and the time that a kernel runs before the first one.
-const PROGRESS: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time for which the release of the last context waits, first for commands to end and then for reports to
 /// arrive.
-const SETTLE: Duration = Duration::from_millis(100);
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(100);
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static STATE: PerProcess<Option<Layer>> = PerProcess::new(Layer::start);
@@ -72,8 +72,8 @@ impl Layer {
 
     /// Waits for commands and reports, since the application may exit next.
     pub fn settle(&self) {
-        self.in_flight.wait_for_none(SETTLE);
-        self.reports.settle(SETTLE);
+        self.in_flight.wait_for_none(SETTLE_TIMEOUT);
+        self.reports.settle(SETTLE_TIMEOUT);
     }
 
     /// Starts the thread that reports the progress of long kernels, unless it runs already.
@@ -85,8 +85,8 @@ impl Layer {
         let _ = without_signals(|| {
             std::thread::Builder::new().name("fpga-layer".to_owned()).spawn(move || {
                 loop {
-                    std::thread::sleep(PROGRESS);
-                    self.in_flight.progress(PROGRESS, |command, so_far| {
+                    std::thread::sleep(PROGRESS_INTERVAL);
+                    self.in_flight.progress(PROGRESS_INTERVAL, |command, so_far| {
                         self.reports.progress(command, so_far);
                     });
                 }

@@ -1,6 +1,5 @@
 //! A stand-in for a collector, which records requests and answers as the test sets it.
 
-use crate::DEADLINE;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -10,9 +9,9 @@ use axum::routing::{post, put};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
 use fpga_hook::Endpoint;
+use fpga_net::testing;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tokio::sync::oneshot;
 
 /// The recorded requests, and the settings of the answers.
 #[derive(Default)]
@@ -41,59 +40,31 @@ pub struct Seen {
 pub type Shared = Arc<Mutex<Seen>>;
 
 pub struct Server {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    server: testing::Server,
     pub endpoint: Endpoint,
 }
 
 impl Server {
     pub fn start(endpoint: &Endpoint, seen: &Shared) -> Self {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let (bound, is_bound) = std::sync::mpsc::channel();
-        let app = Router::new()
+        let router = Router::new()
             .route("/v1/events", post(events))
             .route("/v1/devices/{id}", put(device).delete(no_device))
             .with_state(Arc::clone(seen));
-        let wanted = endpoint.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async move {
-                match wanted {
-                    Endpoint::Tcp(address) => {
-                        let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
-                        bound.send(Endpoint::Tcp(listener.local_addr().unwrap().to_string())).unwrap();
-                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
-                    }
-                    Endpoint::Unix(path) => {
-                        let _ = std::fs::remove_file(&path);
-                        let listener = tokio::net::UnixListener::bind(&path).unwrap();
-                        bound.send(Endpoint::Unix(path)).unwrap();
-                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
-                    }
-                }
-            });
-            // Dropping the runtime cuts every connection, as the end of a process does.
-        });
-        let endpoint = is_bound.recv_timeout(DEADLINE).unwrap();
-        Self { stop: Some(stop), thread: Some(thread), endpoint }
-    }
-
-    pub fn kill(mut self) -> Endpoint {
-        self.end();
-        self.endpoint.clone()
-    }
-
-    fn end(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
+        match endpoint {
+            Endpoint::Tcp(address) => {
+                let server = testing::Server::tcp(address, router);
+                let endpoint = Endpoint::Tcp(server.address().to_owned());
+                Self { server, endpoint }
+            }
+            Endpoint::Unix(path) => {
+                Self { server: testing::Server::unix(path, router), endpoint: endpoint.clone() }
+            }
         }
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
+    pub fn kill(self) -> Endpoint {
+        self.server.stop();
+        self.endpoint
     }
 }
 

@@ -1,8 +1,8 @@
 //! The facts that the checks read. A fact that could not be gathered has the reason instead.
 
 use super::scheduler_config::SchedulerConfig;
-use crate::answers::{ConfigView, NodeView};
 use fpga_core::node_state::NodeState;
+use fpga_extender_api::{ConfigView, NodeView};
 use std::collections::BTreeMap;
 
 /// A fact, or the reason why it is unknown.

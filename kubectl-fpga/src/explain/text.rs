@@ -1,9 +1,9 @@
 //! An explanation as text: the requirement, the rejected nodes, the terms in the final order, and how far other
 //! plugins could outvote the extender.
 
-use super::{DEFAULT_PLUGINS, Explained, SHIPPED_WEIGHT, Told};
-use crate::answers::{Decided, Filtered, Scored};
+use super::{Explained, Told};
 use crate::output::{Cell, Colours, Style, Table, span};
+use fpga_extender_api::{Decided, Filtered, ScoreInfluence, Scored};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,17 +61,17 @@ impl Explained {
         headings.extend(["MEASURED", "EXPECTED", "AGE", "SOURCE", "NOTE"]);
         let mut table = Table::new(&headings);
         let mut rows: Vec<&Scored> = scores.nodes.iter().collect();
-        rows.sort_by(|a, b| b.score.cmp(&a.score).then_with(|| a.node.cmp(&b.node)));
+        rows.sort_by(|a, b| b.verdict.score.cmp(&a.verdict.score).then_with(|| a.node.cmp(&b.node)));
         let shown = if wide { rows.len() } else { rows.len().min(20) };
         for node in rows.iter().take(shown) {
             let is_here = self.node.as_ref() == Some(&node.node);
             let mut row: Vec<Cell> = vec![
                 if is_here { "→" } else { "" }.into(),
                 Cell::new(&*node.node, if is_here { Style::Bold } else { Style::Plain }),
-                node.score.to_string().into(),
+                node.verdict.score.to_string().into(),
             ];
             row.extend(weights.iter().map(|(name, _)| term(node, name)));
-            let measured = node.measured.as_ref().map(|measured| {
+            let measured = node.verdict.measured.as_ref().map(|measured| {
                 let mut text =
                     format!("{} used, {} reconf", span(measured.usage_ms), span(measured.reconfiguration_ms));
                 if let Some(slots) = measured.slots {
@@ -87,15 +87,16 @@ impl Explained {
                 text
             });
             let expected = node
+                .verdict
                 .expected
                 .as_ref()
                 .map(|expected| format!("+{} of {:.1} pods", span(expected.usage_ms), expected.pods));
-            let age = node.measured.as_ref().map(|measured| span(measured.age_ms));
+            let age = node.verdict.measured.as_ref().map(|measured| span(measured.age_ms));
             let mut notes = Vec::new();
-            if node.freshness != "fresh" {
-                notes.push(format!("state {}", node.freshness));
+            if node.verdict.freshness != "fresh" {
+                notes.push(format!("state {}", node.verdict.freshness));
             }
-            if node.capped == "yes" {
+            if node.verdict.capped == "yes" {
                 notes.push("lowered below the best fresh node".to_owned());
             }
             row.extend(
@@ -116,11 +117,13 @@ impl Explained {
     /// Sentences about the extender's points, the other plugins' points, and the node that was chosen.
     fn verdict(&self, scores: &Decided<Scored>) -> Vec<String> {
         let rules = &self.told.explanation.rules;
-        let votes = self.told.explanation.votes.as_ref();
-        let weight = votes.map_or(SHIPPED_WEIGHT, |votes| votes.scheduler_weight);
-        let per_score = votes.map_or(u64::from(weight) * 10, |votes| votes.points_per_score);
-        let ours = votes.map_or(per_score * u64::from(rules.max_score), |votes| votes.ours_at_most);
-        let theirs = votes.map_or(DEFAULT_PLUGINS, |votes| votes.plugins_at_most);
+        let influence = self.told.explanation.influence.unwrap_or_else(|| {
+            // An extender that does not tell is taken to have the shipped weight.
+            let weight = ScoreInfluence::SHIPPED_WEIGHT;
+            ScoreInfluence::of(weight, rules.max_score, std::iter::empty())
+        });
+        let (weight, per_score) = (influence.scheduler_weight, influence.points_per_score);
+        let (ours, theirs) = (influence.ours_at_most, influence.plugins_at_most);
         let mut lines = vec![format!(
             "In kube-scheduler's points one score is worth {per_score} (weight {weight}): ours count up to {ours}, its \
              default plugins up to {theirs}{}.",
@@ -129,9 +132,10 @@ impl Explained {
                 by => format!(", so that they can outvote us by {by}"),
             }
         )];
-        let best = scores.nodes.iter().map(|node| node.score).max().unwrap_or_default();
-        let best_nodes: Vec<&Scored> = scores.nodes.iter().filter(|node| node.score == best).collect();
-        let next = scores.nodes.iter().map(|node| node.score).filter(|score| *score < best).max();
+        let best = scores.nodes.iter().map(|node| node.verdict.score).max().unwrap_or_default();
+        let best_nodes: Vec<&Scored> =
+            scores.nodes.iter().filter(|node| node.verdict.score == best).collect();
+        let next = scores.nodes.iter().map(|node| node.verdict.score).filter(|score| *score < best).max();
         lines.push(match (best_nodes.as_slice(), next) {
             (_, None) => "All nodes have the same score: kube-scheduler's own plugins decided.".to_owned(),
             ([one], Some(next)) => format!(
@@ -147,11 +151,11 @@ impl Explained {
         });
         if let Some(here) = &self.node {
             match scores.nodes.iter().find(|node| node.node == *here) {
-                Some(node) if node.score == best => lines.push(format!("The pod is on {here}: one of our best.")),
+                Some(node) if node.verdict.score == best => lines.push(format!("The pod is on {here}: one of our best.")),
                 Some(node) => lines.push(format!(
                     "The pod is on {here}, {} points behind our best: kube-scheduler's plugins outvoted us by more than \
                      that. A greater `weight` in its configuration would change it.",
-                    u64::from(best - node.score) * per_score
+                    u64::from(best - node.verdict.score) * per_score
                 )),
                 None => lines.push(format!(
                     "The pod is on {here}, which was not among the candidates of this decision: it was placed by \
@@ -164,7 +168,7 @@ impl Explained {
 }
 
 fn term(node: &Scored, signal: &str) -> Cell {
-    let Some(term) = node.others.get(signal) else { return "-".into() };
+    let Some(term) = node.verdict.others.get(signal) else { return "-".into() };
     let value = term.get("value").and_then(serde_json::Value::as_f64).unwrap_or_default();
     match term.get("basis").and_then(serde_json::Value::as_str).unwrap_or_default() {
         "measured" | "" => format!("{value:.2}").into(),

@@ -11,7 +11,7 @@
 
 mod charged;
 
-use super::places::Pulse;
+use super::connection_limit::ConnectionActivity;
 use crate::memory::MemoryLimit;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -19,9 +19,10 @@ use axum::http::Extensions;
 use axum::response::Response;
 use charged::Charged;
 use hyper::body::{Body as _, Frame};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -53,7 +54,7 @@ pub struct Charge {
 
 /// The connection of a request; the server puts it among the request's extensions.
 #[derive(Debug, Clone)]
-pub(super) struct Connection(pub(super) Arc<Pulse>);
+pub(super) struct Connection(pub(super) Arc<ConnectionActivity>);
 
 /// The budget has no room for a request now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -177,16 +178,16 @@ impl Budget {
         let give_way = Arc::new(Notify::new());
         let connection = parts.extensions.get::<Connection>().cloned();
         let charge = self.0.enter(connection, Phase::Arriving(Arc::clone(&give_way)));
-        if let Some(Connection(pulse)) = &charge.connection {
-            pulse.body_begins();
+        if let Some(Connection(activity)) = &charge.connection {
+            activity.body_begins();
         }
         let arriving = tokio::time::timeout(limits.time, put_together(body, declared, limits.bytes, &charge));
         let whole = tokio::select! {
             whole = arriving => whole.map_err(|_| BodyError::Interrupted)??,
             () = give_way.notified() => return Err(BodyError::NoRoom(NoRoom)),
         };
-        if let Some(Connection(pulse)) = &charge.connection {
-            pulse.body_ends();
+        if let Some(Connection(activity)) = &charge.connection {
+            activity.body_ends();
         }
         charge.enter_phase(Phase::Working);
         Ok((whole, charge))
@@ -319,7 +320,7 @@ impl Drop for Charge {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Holders> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holders.lock()
     }
 
     fn enter(self: &Arc<Self>, connection: Option<Connection>, phase: Phase) -> Charge {
@@ -379,7 +380,7 @@ impl Holders {
             let Some((_, holder)) = largest else { break };
             match std::mem::replace(&mut holder.phase, Phase::GivingWay) {
                 Phase::Arriving(told) => told.notify_one(),
-                Phase::Leaving(Connection(pulse)) => pulse.give_up(),
+                Phase::Leaving(Connection(activity)) => activity.evict(),
                 Phase::Working | Phase::GivingWay => {}
             }
             self.giving_way += holder.bytes;

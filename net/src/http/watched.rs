@@ -1,6 +1,6 @@
 //! A stream that records when bytes are read and written, and the timeout over these records.
 
-use super::places::{Doing, Pulse};
+use super::connection_limit::{ConnectionActivity, ConnectionState};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,40 +9,40 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
-/// The stream `S`, whose reads and writes are recorded in `pulse`.
+/// The stream `S`, whose reads and writes are recorded in `activity`.
 pub struct Watched<S> {
     stream: S,
-    pulse: Arc<Pulse>,
+    activity: Arc<ConnectionActivity>,
 }
 
 /// Waits until the connection has been in one state for too long, and returns that state. The state is polled, so
 /// that the connection's own steps need no timer; a slow connection ends after one to two times the allowed time.
-pub async fn too_slow(pulse: &Pulse, head: Duration, idle: Duration) -> Doing {
+pub async fn too_slow(activity: &ConnectionActivity, head: Duration, idle: Duration) -> ConnectionState {
     loop {
         let now = Instant::now();
-        let doing = pulse.doing();
-        let deadline = match doing {
+        let state = activity.state();
+        let deadline = match state {
             // The handler has its own time limits.
-            Doing::Request | Doing::Body(_) => now + head,
-            Doing::Beginning(since) | Doing::Head(since) => since + head,
-            Doing::Resting(since) => since + idle,
+            ConnectionState::Request | ConnectionState::Body(_) => now + head,
+            ConnectionState::Beginning(since) | ConnectionState::Head(since) => since + head,
+            ConnectionState::Resting(since) => since + idle,
         };
         if deadline <= now {
-            return doing;
+            return state;
         }
         sleep_until(deadline.min(now + head)).await;
     }
 }
 
 impl<S> Watched<S> {
-    /// Wraps `stream`; its reads and writes are recorded in `pulse`.
-    pub fn new(stream: S, pulse: Arc<Pulse>) -> Self {
-        Self { stream, pulse }
+    /// Wraps `stream`; its reads and writes are recorded in `activity`.
+    pub fn new(stream: S, activity: Arc<ConnectionActivity>) -> Self {
+        Self { stream, activity }
     }
 
     fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
-            self.pulse.said();
+            self.activity.bytes_written();
         }
         written
     }
@@ -57,7 +57,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.pulse.heard();
+            self.activity.bytes_read();
         }
         read
     }

@@ -1,7 +1,7 @@
 //! The client's side of TLS. The files are read for each connection, so that they may change.
 
 use super::files::{PemFile, TlsError};
-use super::provider;
+use super::provider::provider;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};

@@ -2,13 +2,15 @@
 
 use super::expiry::expires;
 use super::files::{PemFile, TlsError};
-use super::{dns_names, provider};
+use super::names::dns_names;
+use super::provider::provider;
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
@@ -17,9 +19,9 @@ use tokio_rustls::server::TlsStream;
 use tracing::{error, info};
 
 /// Interval at which the files are checked for changes.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time for a handshake.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The files of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +94,7 @@ pub enum HandshakeError {
     #[error("there is no certificate yet")]
     NoCertificate,
     /// The handshake took longer than 5 s.
-    #[error("the handshake took more than {} s", HANDSHAKE.as_secs())]
+    #[error("the handshake took more than {} s", HANDSHAKE_TIMEOUT.as_secs())]
     Timeout,
     /// Client and server could not agree, or the client's certificate is not accepted.
     #[error(transparent)]
@@ -129,11 +131,11 @@ impl ServerTls {
             Ok(files) => Seen::Digests(files.digests()),
             Err(error) => Seen::Unreadable(error.to_string()),
         };
-        if self.now.read().unwrap_or_else(PoisonError::into_inner).seen.as_ref() == Some(&seen) {
+        if self.now.read().seen.as_ref() == Some(&seen) {
             return Reload::Same;
         }
         let config = read.and_then(|files| Ok((self.config(&files)?, files.expiry()?)));
-        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.write();
         now.seen = Some(seen);
         match config {
             Ok((config, expiry)) => {
@@ -148,7 +150,7 @@ impl ServerTls {
     /// Checks the files every 2 s for ever. `tell` is called for every change, which is also logged.
     pub async fn keep(&self, tell: impl Fn(&Reload)) {
         loop {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
             let reload = self.reload();
             let certificate = self.files.certificate.display();
             match &reload {
@@ -165,7 +167,7 @@ impl ServerTls {
     /// When the certificates in use expire.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).expiry
+        self.now.read().expiry
     }
 
     /// Whether clients must show a certificate.
@@ -184,9 +186,9 @@ impl ServerTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.now.read().unwrap_or_else(PoisonError::into_inner).config.clone();
+        let config = self.now.read().config.clone();
         let acceptor = TlsAcceptor::from(config.ok_or(HandshakeError::NoCertificate)?);
-        let accepted = timeout(HANDSHAKE, acceptor.accept(stream)).await;
+        let accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
         let stream = accepted.map_err(|_| HandshakeError::Timeout)?.map_err(HandshakeError::Failed)?;
         let certificates = stream.get_ref().1.peer_certificates();
         let names = certificates.and_then(|chain| chain.first()).map(dns_names).unwrap_or_default();

@@ -16,7 +16,7 @@ use fpga_core::score::{MaxScore, PerSignal, Weights, check_weight};
 use fpga_core::staleness::StalePolicy;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_saphyr::{DefaultMessageFormatter, RenderOptions, SnippetMode};
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,7 +27,7 @@ use std::str::FromStr;
 pub const MAX_BYTES: usize = 256 * 1024;
 
 /// An error in a configuration file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Line of the error, from 1; `None` if the error concerns the whole file.
     pub line: Option<u64>,

@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 /// Time between two reads.
-pub const LOOK: Duration = Duration::from_secs(1);
+pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The content of the file, or the error of reading it.
 pub type Content = Result<String, String>;

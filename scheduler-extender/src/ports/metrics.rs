@@ -3,12 +3,11 @@
 use fpga_net::http::Refusal;
 use fpga_net::label_texts;
 use fpga_net::tls::{Expiry, Reload};
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use std::fmt::{self, Write as _};
 
 /// A port of the extender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,11 +26,8 @@ pub enum PortName {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefusalLabels {
     port: PortName,
-    reason: Reason,
+    reason: Refusal,
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Reason(Refusal);
 
 /// Labels of a reload of certificate files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -103,7 +99,7 @@ impl PortMetrics {
 
     /// Counts a refused connection.
     pub fn refused(&self, port: PortName, refusal: Refusal) {
-        self.refused.get_or_create(&RefusalLabels { port, reason: Reason(refusal) }).inc();
+        self.refused.get_or_create(&RefusalLabels { port, reason: refusal }).inc();
     }
 
     /// Counts a reload of certificate files.
@@ -132,11 +128,5 @@ label_texts! {
     Outcome {
         Loaded => "loaded",
         Failed => "failed",
-    }
-}
-
-impl EncodeLabelValue for Reason {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(self.0.name())
     }
 }

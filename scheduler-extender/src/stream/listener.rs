@@ -1,12 +1,12 @@
 //! The port of the streams: HTTP/2, with TLS if there is a certificate, and limits on connections, windows and
 //! headers.
 
-use super::proof::Nodes;
+use super::authenticator::NodeScope;
 use super::{Service, Streams};
 use crate::ports::metrics::PortName;
 use fpga_net::http::Refusal;
 use fpga_net::tls::ServerTls;
-use fpga_node_stream::limits::{IDLE, MAX_MESSAGE_BYTES, PATIENCE};
+use fpga_node_stream::limits::{ANSWER_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE_BYTES};
 use fpga_node_stream::v1::node_stream_server::NodeStreamServer;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -33,13 +33,13 @@ const SEND_BYTES: usize = 4 * 1024;
 /// Longest headers of a call in bytes; a service account's token has one or two thousand.
 const MAX_HEAD_BYTES: u32 = 16 * 1024;
 /// Time without traffic on a connection after which an HTTP/2 ping checks whether the collector lives.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// Pause of the streams' thread before it waits, so that it handles several messages at once. States that are half a
 /// second apart can wait so long, and waking the thread for each of ten thousand messages a second would take most of
 /// its time.
-const GATHER: Duration = Duration::from_millis(3);
+const BATCH_PAUSE: Duration = Duration::from_millis(3);
 /// Time between two computations of the intervals.
-const RECKON: Duration = Duration::from_secs(5);
+const PACING_REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, which mostly means that the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub struct Connection {
     /// The nodes that the client certificate of the connection names.
-    pub nodes: Nodes,
+    pub nodes: NodeScope,
     calls: Arc<AtomicUsize>,
 }
 
@@ -92,15 +92,15 @@ pub async fn serve_with(
     let listener = listener.into_std()?;
     let (mut result, ended) = oneshot::channel();
     std::thread::Builder::new().name("fpga-streams".to_owned()).spawn(move || {
-        let gather = || std::thread::sleep(GATHER);
+        let pause = || std::thread::sleep(BATCH_PAUSE);
         let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(gather).build();
+            tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(pause).build();
         let served = runtime.and_then(|runtime| {
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener)?;
                 tokio::select! {
                     () = accept(listener, tls.clone(), Arc::clone(&streams)) => {}
-                    () = reckon(&streams) => {}
+                    () = refresh_intervals(&streams) => {}
                     () = crate::ports::keep(tls, PortName::Stream, &streams.metrics.ports) => {}
                     () = result.closed() => {}
                 }
@@ -113,11 +113,11 @@ pub async fn serve_with(
     ended.await.unwrap_or_else(|_| Err(io::Error::other("the streams' thread failed; the log says why")))
 }
 
-async fn reckon(streams: &Streams) {
-    let mut ticks = tokio::time::interval(RECKON);
+async fn refresh_intervals(streams: &Streams) {
+    let mut ticks = tokio::time::interval(PACING_REFRESH_INTERVAL);
     loop {
         ticks.tick().await;
-        streams.reckon();
+        streams.refresh_intervals();
     }
 }
 
@@ -160,7 +160,7 @@ async fn connect(
     // Boxed, so that each of ten thousand connections needs memory for its current state only, and not for the
     // largest possible one.
     match tls {
-        None => Box::pin(speak(stream, Nodes::Any, server)).await,
+        None => Box::pin(speak(stream, NodeScope::Any, server)).await,
         Some(tls) => Box::pin(speak_tls(stream, tls, server)).await,
     }
 }
@@ -172,7 +172,7 @@ async fn speak_tls(
 ) -> Result<(), Refusal> {
     match Box::pin(tls.accept(stream)).await {
         Ok((stream, names)) => {
-            let nodes = if tls.asks_clients() { Nodes::Named(names.into()) } else { Nodes::Any };
+            let nodes = if tls.asks_clients() { NodeScope::Named(names.into()) } else { NodeScope::Any };
             Box::pin(speak(stream, nodes, server)).await
         }
         Err(error) => {
@@ -184,7 +184,7 @@ async fn speak_tls(
 
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    nodes: Nodes,
+    nodes: NodeScope,
     server: NodeStreamServer<Service>,
 ) -> Result<(), Refusal> {
     let calls = Arc::new(AtomicUsize::new(0));
@@ -201,13 +201,13 @@ async fn speak(
         .max_send_buf_size(SEND_BYTES)
         .max_concurrent_streams(MAX_CALLS)
         .max_header_list_size(MAX_HEAD_BYTES)
-        .keep_alive_interval(Some(KEEP_ALIVE))
-        .keep_alive_timeout(PATIENCE)
+        .keep_alive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .keep_alive_timeout(ANSWER_TIMEOUT)
         .auto_date_header(false);
     let unused = async {
         // A call in progress has timeouts of its own.
         loop {
-            tokio::time::sleep(IDLE).await;
+            tokio::time::sleep(IDLE_TIMEOUT).await;
             if calls.load(Ordering::Relaxed) == 0 {
                 break;
             }

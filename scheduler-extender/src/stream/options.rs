@@ -1,13 +1,13 @@
 //! The settings of the streams. A port without authentication or without TLS needs an explicit flag.
 
-use super::proof::{Proof, Reviewer};
+use super::authenticator::{Authenticator, Reviewer};
 use super::{Streams, serve_with};
 use crate::clock::Clock;
 use crate::index::NodeIndex;
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result, bail};
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
-use fpga_node_stream::token::TokenFile;
+use fpga_net::token_file::TokenFile;
 use kube::Client;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ pub struct StreamArgs {
 pub struct StreamPort {
     listener: TcpListener,
     tls: Option<Arc<ServerTls>>,
-    proof: Proof,
+    authenticator: Authenticator,
 }
 
 impl StreamArgs {
@@ -75,13 +75,13 @@ impl StreamArgs {
     /// The port can't be opened, or TLS or authentication is not configured and no flag waives it.
     pub async fn open(&self, client: &Client) -> Result<Option<StreamPort>> {
         let Some(address) = self.stream_listen else { return Ok(None) };
-        let (tls, proof) = (self.tls()?, self.proof(client)?);
+        let (tls, authenticator) = (self.tls()?, self.authenticator(client)?);
         let listener = TcpListener::bind(address).await.with_context(|| {
             format!("can't listen on {address}; choose another address with --stream-listen")
         })?;
-        let port = StreamPort { listener, tls, proof };
+        let port = StreamPort { listener, tls, authenticator };
         info!(
-            stream_listen = %port.address()?, proof = ?port.proof, tls = port.tls.is_some(),
+            stream_listen = %port.address()?, proof = ?port.authenticator, tls = port.tls.is_some(),
             client_certificates = self.stream_tls_client_ca.is_some(), "Collectors may stream"
         );
         Ok(Some(port))
@@ -109,23 +109,23 @@ impl StreamArgs {
         Ok(Some(Arc::new(tls)))
     }
 
-    fn proof(&self, client: &Client) -> Result<Proof> {
+    fn authenticator(&self, client: &Client) -> Result<Authenticator> {
         if let Some(account) = &self.stream_service_account {
             let (namespace, name) = account.split_once('/').with_context(|| {
                 format!("--stream-service-account {account:?} can't be; write NAMESPACE/NAME, for example kube-fpga/fpga-collector")
             })?;
             let reviewer = Reviewer::new(client.clone(), namespace, name, &self.stream_audience);
-            return Ok(Proof::ServiceAccount(reviewer));
+            return Ok(Authenticator::ServiceAccount(reviewer));
         }
         if let Some(path) = &self.stream_token_file {
             let file = TokenFile::new(path);
             if let Err(error) = file.read() {
                 warn!(%error, "Streams are refused until there is a token");
             }
-            return Ok(Proof::Shared(file));
+            return Ok(Authenticator::Shared(file));
         }
         if self.stream_without_token || self.stream_tls_client_ca.is_some() {
-            return Ok(Proof::Open);
+            return Ok(Authenticator::Open);
         }
         bail!(
             "--stream-listen lets collectors say what their nodes do: write --stream-service-account NAMESPACE/NAME, --stream-tls-client-ca PATH or --stream-token-file PATH, or --stream-without-token to believe anyone who reaches the port"
@@ -152,7 +152,7 @@ impl StreamPort {
         metrics: Arc<Metrics>,
         clock: Clock,
     ) -> std::io::Result<()> {
-        let Self { listener, tls, proof } = self;
-        serve_with(listener, tls, Arc::new(Streams::new(index, metrics, clock, proof))).await
+        let Self { listener, tls, authenticator } = self;
+        serve_with(listener, tls, Arc::new(Streams::new(index, metrics, clock, authenticator))).await
     }
 }

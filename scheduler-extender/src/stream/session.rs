@@ -6,7 +6,7 @@ use crate::index::Streamed;
 use crate::metrics::{StateSource, StreamRefusal};
 use fpga_core::node_state::codec::Unreadable;
 use fpga_core::node_state::{NodeState, decode};
-use fpga_node_stream::limits::{IDLE, MIN_SPACING, PROVED_FOR};
+use fpga_node_stream::limits::{IDLE_TIMEOUT, MIN_SPACING, PROVED_FOR};
 use fpga_node_stream::v1::{Answer, Introduction, Update, Verdict};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ pub struct Session {
     node: Arc<str>,
     uid: String,
     updates: Streaming<Update>,
-    place: u64,
+    registration: u64,
     replaced: oneshot::Receiver<()>,
     /// Earliest time at which the next update is read.
     not_before: Instant,
@@ -39,13 +39,13 @@ impl Session {
     ) -> Self {
         let Introduction { node, uid } = who;
         let node: Arc<str> = node.into();
-        let (place, replaced) = streams.enter(&node);
+        let (registration, replaced) = streams.register(&node);
         debug!(node = &*node, "Stream begins");
         let not_before = Instant::now();
         // Spreads the ends of streams that began together, so that their collectors don't return together.
-        let spread = PROVED_FOR / 4 * u32::try_from(place % 64).unwrap_or(0) / 64;
+        let spread = PROVED_FOR / 4 * u32::try_from(registration % 64).unwrap_or(0) / 64;
         let proved_until = not_before + PROVED_FOR - spread;
-        Self { streams, node, uid, updates, place, replaced, not_before, proved_until, _call: call }
+        Self { streams, node, uid, updates, registration, replaced, not_before, proved_until, _call: call }
     }
 
     /// The answer to the next update that asks for one; `None` when the stream has ended.
@@ -73,7 +73,7 @@ impl Session {
             if Instant::now() < self.not_before {
                 sleep_until(self.not_before).await;
             }
-            timeout(IDLE, self.updates.message()).await
+            timeout(IDLE_TIMEOUT, self.updates.message()).await
         };
         let update = tokio::select! {
             update = read => update,
@@ -124,7 +124,7 @@ fn read(state: &[u8]) -> Result<NodeState, Unreadable> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.streams.leave(&self.node, self.place);
+        self.streams.unregister(&self.node, self.registration);
         debug!(node = &*self.node, "Stream ends");
     }
 }

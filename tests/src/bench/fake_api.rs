@@ -75,13 +75,8 @@ impl FakeApi {
     /// # Errors
     /// The file can't be written.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "fake",
-            "clusters": [{"name": "fake", "cluster": {"server": format!("http://{}", self.address)}}],
-            "users": [{"name": "nobody", "user": {}}],
-            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "nobody"}}],
-        });
-        std::fs::write(path, kubeconfig.to_string()).context("can't write a kubeconfig")
+        let kubeconfig = fpga_net::testing::kubeconfig(&format!("http://{}", self.address));
+        std::fs::write(path, kubeconfig).context("can't write a kubeconfig")
     }
 
     /// Sets the number of states that change per second, node after node.

@@ -8,7 +8,7 @@ use fpga_core::units::WallTime;
 const NODES: usize = 5_000;
 const ALONE: Intervals = Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
 /// Maximum time between two looks of a publisher.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 struct Cluster {
     begin: Instant,
@@ -55,7 +55,7 @@ impl Cluster {
                 let (policy, next) = &mut self.nodes[index];
                 let now = *next;
                 *next += match policy.decide(&state(now), self.begin + now) {
-                    Decision::Wait(wait) => wait.clamp(Duration::from_millis(200), LOOK),
+                    Decision::Wait(wait) => wait.clamp(Duration::from_millis(200), POLL_INTERVAL),
                     Decision::Write(_) => {
                         policy.wrote(state(now), self.begin + now, jitter);
                         if let Some(second) = now.checked_sub(from) {

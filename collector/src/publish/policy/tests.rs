@@ -282,7 +282,7 @@ fn without_the_streams_writes_begin_again_spread_over_the_interval() {
 /// Writes per second of `nodes` busy nodes between 20 and 40 minutes after their start, with a look every second.
 fn writes_per_second(nodes: u32, intervals: Intervals) -> f64 {
     let begin = Instant::now();
-    let mut jitter = crate::jitter::Jitter::new();
+    let mut jitter = fpga_net::jitter::Jitter::new();
     let mut writes = 0_u32;
     for _ in 0..nodes {
         let mut policy = Policy::new(intervals);

@@ -1,9 +1,9 @@
 //! Checks of the extender's replicas.
 
 use super::{named, replicas_of};
-use crate::answers::Rules;
 use crate::doctor::facts::{Facts, Looked, Replica};
 use crate::doctor::finding::Finding;
+use fpga_extender_api::Rules;
 use std::collections::BTreeMap;
 
 /// Metrics of errors that kube-scheduler does not report or hardly explains: name, what is counted, and the
@@ -93,7 +93,7 @@ pub fn rules(facts: &Facts) -> Vec<Finding> {
         replicas.iter().filter_map(|replica| Some((&replica.name, replica.config.found()?))).collect();
     for (name, config) in &policies {
         let Some(problem) = config.file.as_ref().and_then(|file| file.problem.as_ref()) else { continue };
-        let path = config.file.as_ref().map_or("", |file| &file.path);
+        let path = config.file.as_ref().map(|file| file.path.display().to_string()).unwrap_or_default();
         findings.push(Finding::problem(
             CHECK,
             format!("{name} can't take its configuration file {path}"),

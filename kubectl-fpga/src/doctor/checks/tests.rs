@@ -56,7 +56,7 @@ fn mk_replica(name: &str) -> Replica {
     }
 }
 
-fn mk_config(weights: &str, anti_herd: &str) -> crate::answers::ConfigView {
+fn mk_config(weights: &str, anti_herd: &str) -> fpga_extender_api::ConfigView {
     let weights: Vec<f64> = weights.split('-').map(|weight| weight.parse().unwrap()).collect();
     serde_json::from_value(json!({"policy": {
         "weights": {"locality": weights[0], "usage": weights[1], "reconfiguration": weights[2]},

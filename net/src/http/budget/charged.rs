@@ -1,6 +1,5 @@
 //! An answer that is being sent: it holds its bytes of the budget until then.
 
-use super::Charge;
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -9,22 +8,22 @@ use std::task::{Context, Poll};
 /// Answers are handed to the connection in pieces of this size, in bytes, so that the memory of sent pieces is freed.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 
-/// An answer that holds its bytes of the budget until it is sent or dropped.
-pub(super) struct Charged {
+/// An answer that holds `C`, its bytes of the budget, until it is sent or dropped.
+pub(super) struct Charged<C> {
     body: Body,
     /// The unsent rest of a frame of the body.
     rest: Bytes,
-    _charge: Charge,
+    _charge: C,
 }
 
-impl Charged {
+impl<C> Charged<C> {
     /// Wraps `body`, which holds `charge` until it is sent or dropped.
-    pub(super) fn new(body: Body, charge: Charge) -> Self {
+    pub(super) fn new(body: Body, charge: C) -> Self {
         Self { body, rest: Bytes::new(), _charge: charge }
     }
 }
 
-impl hyper::body::Body for Charged {
+impl<C: Unpin> hyper::body::Body for Charged<C> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -180,10 +180,10 @@ async fn of_those_that_wait_who_needs_least_gets_room_first() {
 #[tokio::test]
 async fn an_answer_that_is_not_taken_gives_way_also_where_its_request_had_no_body() {
     let budget = Budget::new(1000);
-    let places = Arc::new(crate::http::places::Places::new(1));
-    let place = places.take().unwrap();
+    let limit = Arc::new(crate::http::connection_limit::ConnectionLimit::new(1));
+    let place = limit.take().unwrap();
     let mut extensions = Extensions::new();
-    extensions.insert(Connection(place.pulse()));
+    extensions.insert(Connection(place.activity()));
     let charge = budget.take(&extensions, 900).await.unwrap();
     let answer = charge.answer(Response::new(Body::from(vec![7; 900])), 900);
     let mut newcomer = pin!(take(&budget, 200));

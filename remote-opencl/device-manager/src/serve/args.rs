@@ -5,7 +5,7 @@ use super::isolation::IsolationArgs;
 use super::listeners::ListenerArgs;
 use crate::config::SharedMemory;
 use crate::humane;
-use crate::log::LogArgs;
+use crate::log::{DEFAULT_FILTER, LogArgs};
 use crate::tenant_args::TenantArgs;
 use clap::{Args, ValueEnum};
 use fpga_hook::Endpoint;
@@ -23,6 +23,7 @@ use std::time::Duration;
     after_help = "Example:\n  fpga-device-manager serve --listen unix:/run/fpga/dm0.sock --runtime pocl \
                         --bitstreams /var/lib/fpga/bitstreams --collector http://127.0.0.1:9460"
 )]
+#[command(mut_arg("log", |log| log.default_value(DEFAULT_FILTER)))]
 pub struct ServeArgs {
     #[command(flatten)]
     pub(super) listen: ListenerArgs,

@@ -9,10 +9,8 @@ use crate::signals::AtEnd;
 use crate::tokens::Tokens;
 use anyhow::{Context as _, bail};
 use clap::Args;
+use fpga_net::ready_file;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,17 +134,7 @@ impl ListenerArgs {
     }
 }
 
-/// Writes the addresses to the ready file: in one step if it is a regular file, directly if it is a pipe.
-pub(super) fn say_ready(path: &Path, bound: &[Address]) -> anyhow::Result<()> {
-    let text: String = bound.iter().map(|address| format!("{address}\n")).collect();
-    let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
-    if is_pipe {
-        OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())?;
-        return Ok(());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path)?;
-    Ok(())
+/// Writes the addresses to the ready file.
+pub(super) fn say_ready(path: &Path, bound: &[Address]) -> std::io::Result<()> {
+    ready_file::write(path, bound.iter().map(Address::to_string))
 }

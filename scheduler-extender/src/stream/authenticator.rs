@@ -5,7 +5,8 @@
 //! collector.
 
 use crate::metrics::StreamRefusal;
-use fpga_node_stream::token::{Access, MAX_BYTES, TokenFile};
+use fpga_net::token_file::{MAX_BYTES, TokenFile};
+use fpga_node_stream::access::Access;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -18,16 +19,16 @@ use tonic::metadata::MetadataMap;
 use tracing::{debug, warn};
 
 /// Most token reviews at once. All collectors connect when a replica starts.
-const REVIEWS: usize = 16;
+const MAX_REVIEWS: usize = 16;
 /// Longest time of a token review, its wait for a place included.
-const PATIENCE: Duration = Duration::from_secs(4);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(4);
 /// Key under which the API server names the node of a token's pod (Kubernetes 1.32 and newer).
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// The authentication that the port requires, besides client certificates.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one in the process")]
-pub enum Proof {
+pub enum Authenticator {
     /// No token.
     Open,
     /// The token in a file that all collectors share.
@@ -38,7 +39,7 @@ pub enum Proof {
 
 /// The nodes whose states a collector may send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Nodes {
+pub enum NodeScope {
     /// Any node: the authentication names none.
     Any,
     /// The nodes with these names.
@@ -50,10 +51,10 @@ pub struct Reviewer {
     reviews: Api<TokenReview>,
     user: String,
     audience: String,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
-impl From<Access> for Proof {
+impl From<Access> for Authenticator {
     fn from(access: Access) -> Self {
         match access {
             Access::Open => Self::Open,
@@ -62,10 +63,10 @@ impl From<Access> for Proof {
     }
 }
 
-impl Nodes {
+impl NodeScope {
     /// Whether `node` is included.
     #[must_use]
-    pub fn have(&self, node: &str) -> bool {
+    pub fn contains(&self, node: &str) -> bool {
         match self {
             Self::Any => true,
             Self::Named(names) => names.iter().any(|name| name == node),
@@ -73,28 +74,28 @@ impl Nodes {
     }
 }
 
-impl Proof {
+impl Authenticator {
     /// The nodes whose states the sender of the headers `shown` may send.
     ///
     /// # Errors
     /// [`StreamRefusal::Token`] for a wrong or missing token, [`StreamRefusal::NotReady`] if tokens can't be checked
     /// now.
-    pub async fn check(&self, shown: &MetadataMap) -> Result<Nodes, StreamRefusal> {
+    pub async fn check(&self, shown: &MetadataMap) -> Result<NodeScope, StreamRefusal> {
         let header = shown.get("authorization").map(|header| header.as_bytes());
         match self {
-            Self::Open => Ok(Nodes::Any),
+            Self::Open => Ok(NodeScope::Any),
             Self::Shared(file) => {
                 let token = file.read().map_err(|error| {
                     warn!(%error, "Streams are refused");
                     StreamRefusal::NotReady
                 })?;
                 let proved = header.is_some_and(|header| token.is_proved_by(header));
-                if proved { Ok(Nodes::Any) } else { Err(StreamRefusal::Token) }
+                if proved { Ok(NodeScope::Any) } else { Err(StreamRefusal::Token) }
             }
             Self::ServiceAccount(reviewer) => {
                 let token = header.and_then(bearer).ok_or(StreamRefusal::Token)?;
-                let node = timeout(PATIENCE, reviewer.node_of(token)).await;
-                Ok(Nodes::Named([node.map_err(|_| StreamRefusal::NotReady)??].into()))
+                let node = timeout(REVIEW_TIMEOUT, reviewer.node_of(token)).await;
+                Ok(NodeScope::Named([node.map_err(|_| StreamRefusal::NotReady)??].into()))
             }
         }
     }
@@ -128,13 +129,13 @@ impl Reviewer {
             reviews: Api::all(client),
             user: format!("system:serviceaccount:{namespace}:{name}"),
             audience: audience.to_owned(),
-            places: Semaphore::new(REVIEWS),
+            permits: Semaphore::new(MAX_REVIEWS),
         }
     }
 
     async fn node_of(&self, token: &str) -> Result<String, StreamRefusal> {
         // The semaphore is never closed.
-        let _place = self.places.acquire().await.map_err(|_| StreamRefusal::NotReady)?;
+        let _permit = self.permits.acquire().await.map_err(|_| StreamRefusal::NotReady)?;
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: Some(vec![self.audience.clone()]) };
         let review = TokenReview { spec, ..TokenReview::default() };
         let review = self.reviews.create(&PostParams::default(), &review).await.map_err(|error| {
@@ -227,9 +228,14 @@ mod tests {
 
     #[test]
     fn whoever_names_nodes_speaks_for_no_other() {
-        let named = Nodes::Named(["n1".to_owned(), "*.example".to_owned()].into());
-        assert!(named.have("n1") && !named.have("n2") && !named.have("a.example") && !named.have("N1"));
-        assert!(Nodes::Any.have("n2"));
-        assert!(!Nodes::Named(Arc::default()).have("n1"));
+        let named = NodeScope::Named(["n1".to_owned(), "*.example".to_owned()].into());
+        assert!(
+            named.contains("n1")
+                && !named.contains("n2")
+                && !named.contains("a.example")
+                && !named.contains("N1")
+        );
+        assert!(NodeScope::Any.contains("n2"));
+        assert!(!NodeScope::Named(Arc::default()).contains("n1"));
     }
 }

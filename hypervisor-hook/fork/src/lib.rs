@@ -1,8 +1,12 @@
-//! State that a forked child does not share with its parent.
+//! How a library in a foreign process tells that the process is a forked child, and state that a child does not share
+//! with its parent.
 //!
-//! After fork() the child has one thread: the reporter's thread is gone, and locks that other threads held stay
+//! After fork() the child has one thread: the library's threads are gone, and locks that other threads held stay
 //! locked. So the child abandons the state of a [`PerProcess`] and makes its own at first use. Nothing is freed: the
 //! old state is the parent's copy-on-write memory.
+//!
+//! Forks are counted: comparing the count costs one load, asking for the process id would cost a system call. A library
+//! that uses this crate must never be unloaded (`-z nodelete`), since the C library calls its handler.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -15,8 +19,8 @@ extern "C" fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Number that is greater in a forked child than in its parent.
-fn generation() -> u64 {
+/// Counts forks from now on.
+pub fn watch() {
     // Not a Once: if another thread were inside it during a fork, the child would wait for ever. The flag is set after
     // the registration, so that no thread makes state and forks before: threads that come at the same time each
     // register the handler, and a child's generation grows by more than one.
@@ -26,15 +30,21 @@ fn generation() -> u64 {
             REGISTERED.store(true, Ordering::Release);
         }
     }
+}
+
+/// Number of forks between the process that called [`watch`] and this one.
+pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
 /// A value of which each process has its own, made at first use.
+#[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     current: AtomicPtr<Owned<T>>,
     make: fn() -> T,
 }
 
+#[derive(Debug)]
 struct Owned<T> {
     generation: u64,
     value: T,
@@ -48,6 +58,7 @@ impl<T: Send + Sync> PerProcess<T> {
 
     /// The value of this process.
     pub fn get(&'static self) -> &'static T {
+        watch();
         let generation = generation();
         loop {
             let seen = self.current.load(Ordering::Acquire);

@@ -1,8 +1,5 @@
-//! The token by which a collector proves its identity. It is either the token that all collectors and extender
-//! replicas share, whose holder may report any node, or the token of the collector's service account, which the API
-//! server ties to one node.
-//!
-//! The token is in a file that is read at each use, so that a mounted Secret may change under a running program.
+//! A token that proves a peer's identity, in a file that is read at each use, so that a mounted Secret may change under
+//! a running program.
 
 use std::fmt;
 use std::io::Read as _;
@@ -21,15 +18,6 @@ pub struct TokenFile(PathBuf);
 /// A token, which `Debug` does not print.
 #[derive(Clone)]
 pub struct Token(String);
-
-/// Whether a stream must prove its identity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Access {
-    /// By the token in this file, of either kind.
-    Token(TokenFile),
-    /// Without proof: any client that reaches the port may report any node.
-    Open,
-}
 
 /// Reason why no token could be read.
 #[derive(Debug, thiserror::Error)]

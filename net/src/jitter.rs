@@ -1,4 +1,4 @@
-//! Random fractions, to spread actions of many collectors over time.
+//! Random fractions, to spread actions of many processes over time.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -6,8 +6,15 @@ use std::hash::{BuildHasher, Hasher};
 #[derive(Debug)]
 pub struct Jitter(u64);
 
+impl Default for Jitter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Jitter {
     /// A source whose seed differs per process and call.
+    #[must_use]
     pub fn new() -> Self {
         Self(std::hash::RandomState::new().build_hasher().finish() | 1)
     }
