@@ -25,9 +25,9 @@ use tracing::{debug, info, warn};
 /// Maximum time for a call to the API server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum time between two looks at the state, whatever the rate of events, so that many changes share one.
-const LOOK_PAUSE: Duration = Duration::from_millis(200);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time between two looks at the state: usage decreases and devices become silent without any event.
-const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The first and the longest pause after failures.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Maximum time for the last write, at the end.
@@ -97,13 +97,13 @@ impl Publisher {
             let pause = self.look().await;
             let wait = async {
                 // Changes tend to come together.
-                sleep(LOOK_PAUSE.min(pause)).await;
+                sleep(MIN_POLL_INTERVAL.min(pause)).await;
                 tokio::select! {
-                    () = sleep(pause.saturating_sub(LOOK_PAUSE)) => {}
+                    () = sleep(pause.saturating_sub(MIN_POLL_INTERVAL)) => {}
                     changed = changes.changed(), if self.backoff.is_reset() => {
                         if changed.is_err() {
                             // The owner has ended, so the collector is ending as well.
-                            sleep(LOOK_AT_LEAST).await;
+                            sleep(MAX_POLL_INTERVAL).await;
                         }
                     }
                 }
@@ -129,21 +129,21 @@ impl Publisher {
             Ok(state) => state,
             Err(error) => {
                 debug!(%error, "State not read");
-                return LOOK_AT_LEAST;
+                return MAX_POLL_INTERVAL;
             }
         };
         let now = Instant::now().into_std();
         let intervals = self.link.acknowledged.write_interval(now).map_or(self.alone, Intervals::dictated);
         self.policy.set_intervals(intervals, now, self.jitter.fraction());
         match self.policy.decide(&state, now) {
-            Decision::Wait(wait) => wait.min(LOOK_AT_LEAST),
+            Decision::Wait(wait) => wait.min(MAX_POLL_INTERVAL),
             Decision::Write(reason) => match self.write().await {
                 Ok(state) => {
                     debug!(boot = state.boot, seq = state.seq, ?reason, "State published");
                     let jitter = self.jitter.fraction();
                     self.policy.wrote(state, Instant::now().into_std(), jitter);
                     self.backoff.reset();
-                    LOOK_PAUSE
+                    MIN_POLL_INTERVAL
                 }
                 Err(error) => {
                     // Changes don't cut this pause short, since the backoff is not reset now.

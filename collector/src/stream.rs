@@ -27,9 +27,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 /// Interval of the search for replicas while some are known, and while none is.
-const LOOK_FOR_REPLICAS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3));
+const DISCOVERY_INTERVALS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3));
 /// Maximum time for one search.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an error of the owner.
 const OWNER_PAUSE: Duration = Duration::from_secs(1);
 
@@ -101,7 +101,7 @@ impl Streamer {
         let mut replicas = HashMap::new();
         let transport = if self.shared.credentials.tls.is_some() { Transport::Tls } else { Transport::Plain };
         loop {
-            let found = match timeout(LOOK_TIMEOUT, targets::resolve(&self.targets, transport)).await {
+            let found = match timeout(DISCOVERY_TIMEOUT, targets::resolve(&self.targets, transport)).await {
                 Ok(Ok(found)) => Some(found),
                 Ok(Err(error)) => {
                     warn!(%error, "Some extender replicas can't be looked up; those that are known stay");
@@ -126,7 +126,7 @@ impl Streamer {
                 }
             }
             while tasks.try_join_next().is_some() {}
-            let (some, none) = LOOK_FOR_REPLICAS;
+            let (some, none) = DISCOVERY_INTERVALS;
             sleep(if replicas.is_empty() { none } else { some }).await;
         }
     }

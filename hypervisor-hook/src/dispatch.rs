@@ -4,14 +4,14 @@
 //! Events get their numbers here and not when they are reported, so that a sum has a range of its own and the numbers
 //! have no gaps, whatever was merged.
 //!
-//! Events and each device have a [`Patience`] of their own. So a collector that takes no events now (full disk) still
+//! Events and each device have a [`RetryTimer`] of their own. So a collector that takes no events now (full disk) still
 //! gets device statuses, and one that takes no further device still gets the events. Only an unreachable collector
 //! delays everything.
 
 use crate::config::Config;
 use crate::connection::{Answer, Call, Connection, Failure, Link};
 use crate::devices::{Unconfirmed, Wanted};
-use crate::patience::Patience;
+use crate::retry_timer::RetryTimer;
 use crate::shared::Shared;
 use fpga_core::event::{Event, Identity};
 use hyper::body::Bytes;
@@ -39,11 +39,11 @@ pub(crate) struct Dispatch {
     next_refresh: Instant,
     collector: Collector,
     /// Pauses while the collector can't be reached.
-    reach: Patience,
+    reach: RetryTimer,
     /// Pauses while the collector takes no events.
-    events: Patience,
+    events: RetryTimer,
     /// Pauses for each device that the collector did not take the last time.
-    devices: HashMap<String, Patience>,
+    devices: HashMap<String, RetryTimer>,
 }
 
 /// The last known state of the collector, for the log and for detecting a lost connection.
@@ -70,12 +70,12 @@ enum Outcome {
 impl Dispatch {
     pub(crate) fn new(config: Config, shared: Arc<Shared>, receiver: Receiver<Event>) -> Self {
         let reporter = shared.reporter;
-        let patience = || Patience::new(config.backoff_min, config.backoff_max, reporter);
+        let timer = || RetryTimer::new(config.backoff_min, config.backoff_max, reporter);
         Self {
             connection: Connection::new(&config),
             next_refresh: Instant::now() + config.device_interval,
-            reach: patience(),
-            events: patience(),
+            reach: timer(),
+            events: timer(),
             devices: HashMap::new(),
             config,
             shared,
@@ -202,7 +202,7 @@ impl Dispatch {
             return Ok(());
         }
         for device in self.shared.devices.unconfirmed() {
-            if self.devices.get(&device.id).is_some_and(|patience| !patience.left().is_zero()) {
+            if self.devices.get(&device.id).is_some_and(|timer| !timer.left().is_zero()) {
                 continue;
             }
             let Some(call) = call_for(&device) else {
@@ -229,12 +229,12 @@ impl Dispatch {
 
     fn device_must_wait(&mut self, device: &Unconfirmed, answer: &Answer) {
         let (min, max, seed) = (self.config.backoff_min, self.config.backoff_max, self.reporter);
-        let patience = self.devices.entry(device.id.clone()).or_insert_with(|| {
+        let timer = self.devices.entry(device.id.clone()).or_insert_with(|| {
             let (status, text) = (answer.status, &answer.text);
             warn!(device = %device.id, %status, answer = %text, "Collector does not take a device now; trying again");
-            Patience::new(min, max, seed)
+            RetryTimer::new(min, max, seed)
         });
-        patience.failed(answer.retry_after);
+        timer.failed(answer.retry_after);
     }
 
     /// Whether the collector has answered for each device. Devices that it can't take now don't delay a flush.
@@ -294,8 +294,8 @@ impl Dispatch {
     }
 
     /// Pauses for `gather` after work, and for `idle` without any. A half full queue, a flush, and the end of the
-    /// connection cut the pause short. An unreachable collector is tried again when the [`Patience`] for it has
-    /// passed.
+    /// connection cut the pause short. An unreachable collector is tried again when the [`RetryTimer`] for it has
+    /// run out.
     async fn pause(&mut self, idle: bool) {
         let unreachable_for = self.reach.left();
         let pause = if !unreachable_for.is_zero() {

@@ -30,7 +30,7 @@ enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter is not valid.
-    #[error("--log {filter:?} is no filter; write a level such as `info`, or `MODULE=LEVEL,…`: {source}")]
+    #[error("--log {filter:?} is no filter; write for example `info`, or `{}=debug,warn`", own_module())]
     Filter {
         /// The filter.
         filter: String,
@@ -39,7 +39,7 @@ pub enum LogError {
         source: tracing_subscriber::filter::ParseError,
     },
     /// The process has a log already.
-    #[error("cannot start the log: {0}")]
+    #[error("cannot start the log")]
     Start(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -76,6 +76,13 @@ impl LogArgs {
     }
 }
 
+/// The module of the running program, by the name of its file.
+fn own_module() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy());
+    name.map_or_else(|| "MODULE".to_owned(), |name| name.replace('-', "_"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +106,6 @@ mod tests {
     fn a_filter_that_is_none_is_refused_with_what_to_write() {
         let service = Service::try_parse_from(["x", "--log", "a=b=c"]).unwrap();
         let error = service.log.init().unwrap_err().to_string();
-        assert!(error.contains("write a level such as `info`"), "{error}");
+        assert!(error.contains("write for example `info`, or `fpga_net"), "{error}");
     }
 }

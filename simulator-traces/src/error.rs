@@ -31,3 +31,10 @@ pub enum ScenarioError {
     #[error("broken invariant: {0}")]
     Invariant(String),
 }
+
+impl ScenarioError {
+    /// The error for a scenario whose values are inconsistent.
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Self::Invalid(what.into())
+    }
+}

@@ -129,6 +129,13 @@ impl Table {
     }
 }
 
+/// The shortest text of a value, without trailing zeros.
+#[must_use]
+pub fn number_short(value: f64) -> String {
+    let text = number(value);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 /// The text of a number: none, one, three or five decimals, depending on its size; `-` if it isn't finite.
 #[must_use]
 pub fn number(value: f64) -> String {

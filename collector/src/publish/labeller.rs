@@ -34,16 +34,16 @@ pub struct Labeller {
 }
 
 impl Labeller {
-    /// A labeller for the node called `node`. Labels of devices that are gone are removed after `patience`.
+    /// A labeller for the node called `node`. Labels of devices that are gone are removed after `removal_delay`.
     pub fn new(
         client: kube::Client,
         node: String,
         owner: Handle,
         metrics: Metrics,
-        patience: Duration,
+        removal_delay: Duration,
         link: Link,
     ) -> Self {
-        let (api, memory) = (Api::all(client), Memory::new(patience));
+        let (api, memory) = (Api::all(client), Memory::new(removal_delay));
         Self {
             api,
             node,

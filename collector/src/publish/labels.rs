@@ -39,7 +39,7 @@ pub enum Skipped {
 #[derive(Debug)]
 pub struct Memory {
     /// How long a label stays that the devices no longer report.
-    patience: Duration,
+    removal_delay: Duration,
     has: Labels,
     missing: BTreeMap<&'static str, Instant>,
 }
@@ -68,8 +68,8 @@ impl Wanted {
 
 impl Memory {
     /// A memory for a node whose labels are not known yet.
-    pub fn new(patience: Duration) -> Self {
-        Self { patience, has: Labels::new(), missing: BTreeMap::new() }
+    pub fn new(removal_delay: Duration) -> Self {
+        Self { removal_delay, has: Labels::new(), missing: BTreeMap::new() }
     }
 
     /// Records the labels that the node has.
@@ -84,7 +84,7 @@ impl Memory {
         for (key, value) in &self.has {
             if !wanted.contains_key(key) {
                 let since = *self.missing.entry(key).or_insert(now);
-                if now.saturating_duration_since(since) < self.patience {
+                if now.saturating_duration_since(since) < self.removal_delay {
                     due.insert(key, value.clone());
                 }
             }

@@ -145,9 +145,6 @@ pub enum State {
     Known(Box<NodeState>),
 }
 
-/// Name of the scheduler of pods that name none.
-pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
-
 /// A pod that asks for an FPGA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FpgaPod {

@@ -1,8 +1,10 @@
 //! kube-scheduler's configuration file, as far as it concerns an extender.
 
-use super::facts::DEFAULT_SCHEDULER;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// Name of the scheduler of pods that name none.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// The score plugins that are enabled by default, and their weights.
 const DEFAULT_WEIGHTS: [(&str, u64); 7] = [

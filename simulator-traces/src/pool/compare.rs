@@ -6,7 +6,7 @@ use super::measures::{Estimate, Measures};
 use super::options::PolicyName;
 use super::series::{self, OfPoint};
 use crate::error::ScenarioError;
-use crate::outcome::{Outcome, Table, number};
+use crate::outcome::{Outcome, Table, number_short};
 use crate::parallel::in_parallel;
 use fpga_cluster::pool::thresholds::Thresholds;
 
@@ -157,10 +157,4 @@ fn outcome(
     let of_points = of_points.map(|(point, measures)| OfPoint { values: &point.values, measures });
     outcome.series.push(series::runs(&scenario.vary, policies, base, seeds, of_points));
     outcome
-}
-
-/// The shortest text of a value, without trailing zeros.
-pub(super) fn number_short(value: f64) -> String {
-    let text = number(value);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }

@@ -1,6 +1,5 @@
 //! The options of scenarios of kind `pool`. [`super::workload`] and [`super::thresholds`] compute with them.
 
-use crate::error::ScenarioError;
 use serde::Deserialize;
 use std::fmt;
 
@@ -260,9 +259,4 @@ impl fmt::Display for PolicyName {
             Self::LocalSjf => "local SJF",
         })
     }
-}
-
-/// The error for an invalid scenario.
-pub(super) fn invalid(what: impl Into<String>) -> ScenarioError {
-    ScenarioError::Invalid(what.into())
 }

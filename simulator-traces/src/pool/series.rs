@@ -1,10 +1,9 @@
 //! The measures of each run as a row, for figures.
 
-use super::compare::number_short;
 use super::measures::Measures;
 use super::options::PolicyName;
 use super::vary::Vary;
-use crate::outcome::Table;
+use crate::outcome::{Table, number_short};
 
 /// The runs of all policies and seeds at one point.
 pub(super) struct OfPoint<'a> {

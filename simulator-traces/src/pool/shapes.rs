@@ -2,9 +2,9 @@
 //! structures.
 
 use super::Scenario;
-use super::compare::{number_short, points};
+use super::compare::points;
 use crate::error::ScenarioError;
-use crate::outcome::{Outcome, Table};
+use crate::outcome::{Outcome, Table, number_short};
 use fpga_cluster::pool::model::{Best, Formula, Linear, Search};
 
 /// The paper's optimum for exponential and for power-law sizes: q and k1.

@@ -1,7 +1,7 @@
 //! The policies that a scenario names, with thresholds from the scenario or from the model (P-5).
 
 use super::Scenario;
-use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions, invalid};
+use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions};
 use crate::error::ScenarioError;
 use fpga_cluster::pool::model::{Best, Formula, Linear, Search, ServerLoad};
 use fpga_cluster::pool::policy::{
@@ -41,7 +41,11 @@ impl Scenario {
         let linear = match (linear_from, linear_to) {
             (None, None) => Linear::Any,
             (Some(from), Some(to)) => Linear::Between { from, to },
-            _ => return Err(invalid("`queues` needs both `linear_from` and `linear_to`, or neither")),
+            _ => {
+                return Err(ScenarioError::invalid(
+                    "`queues` needs both `linear_from` and `linear_to`, or neither",
+                ));
+            }
         };
         let lowest = sizes.quantile(0.005).max(1.0);
         let highest = sizes.quantile(0.9).max(lowest);
@@ -74,8 +78,8 @@ impl Scenario {
         };
         let best = self.model_load()?.best(&search, self.formula());
         best.ok_or_else(|| match shape.bounds() {
-            Err(error) => invalid(error.to_string()),
-            Ok(_) => invalid("the model finds no thresholds"),
+            Err(error) => ScenarioError::invalid(error.to_string()),
+            Ok(_) => ScenarioError::invalid("the model finds no thresholds"),
         })
     }
 
@@ -91,10 +95,10 @@ impl Scenario {
     pub fn policy(&self, name: PolicyName, thresholds: &Thresholds) -> Result<PoolPolicy, ScenarioError> {
         let RuleOptions { contention, skips, patience_ms_per_mb, preference, idle } = self.rules;
         let Some(contention) = NonZeroU32::new(contention) else {
-            return Err(invalid("`rules.contention` must be at least 1"));
+            return Err(ScenarioError::invalid("`rules.contention` must be at least 1"));
         };
         if !(patience_ms_per_mb.is_finite() && patience_ms_per_mb >= 0.0) {
-            return Err(invalid("`rules.patience_ms_per_mb` must be a number of at least 0"));
+            return Err(ScenarioError::invalid("`rules.patience_ms_per_mb` must be a number of at least 0"));
         }
         let preference = match preference {
             PreferenceName::Order => Preference::Order,

@@ -1,7 +1,6 @@
 //! Parameters that take several values within a scenario.
 
 use super::Scenario;
-use super::options::invalid;
 use crate::error::ScenarioError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -77,7 +76,7 @@ fn count(value: f64) -> Result<u32, ScenarioError> {
     if value == value.trunc() && (0.0..=1e6).contains(&value) {
         Ok(value as u32)
     } else {
-        Err(invalid(format!("{value} is no count: write a whole number up to 1000000")))
+        Err(ScenarioError::invalid(format!("{value} is no count: write a whole number up to 1000000")))
     }
 }
 

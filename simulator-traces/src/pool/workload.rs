@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use super::engine::{Arrival, Cluster, Transfer};
-use super::options::{ClusterOptions, JobOptions, Senders, SizesName, TransferName, invalid};
+use super::options::{ClusterOptions, JobOptions, Senders, SizesName, TransferName};
 use crate::error::ScenarioError;
 use crate::random::Random;
 use fpga_cluster::pool::sizes::Sizes;
@@ -19,12 +19,16 @@ impl Scenario {
         let ClusterOptions { nodes, boards, slots, .. } = self.cluster;
         let ClusterOptions { nic_gbit, dma_gbyte, slot_gbyte, output_share, chunk_mb, .. } = self.cluster;
         if !(1..=nodes).contains(&boards) || nodes > 100_000 || !(1..=1000).contains(&slots) {
-            return Err(invalid("`cluster` needs 1 <= boards <= nodes <= 100000 and 1 <= slots <= 1000"));
+            return Err(ScenarioError::invalid(
+                "`cluster` needs 1 <= boards <= nodes <= 100000 and 1 <= slots <= 1000",
+            ));
         }
         let positive = |value: f64| value.is_finite() && value > 1e-6;
         let sizes = [nic_gbit, dma_gbyte, chunk_mb].into_iter().all(positive);
         if !sizes || !(slot_gbyte == 0.0 || positive(slot_gbyte)) || !(0.0..=1000.0).contains(&output_share) {
-            return Err(invalid("speeds and chunks of `cluster` must be above 0, `output_share` 0 to 1000"));
+            return Err(ScenarioError::invalid(
+                "speeds and chunks of `cluster` must be above 0, `output_share` 0 to 1000",
+            ));
         }
         let transfer = match self.cluster.transfer {
             TransferName::Pipelined => Transfer::Pipelined,
@@ -50,7 +54,7 @@ impl Scenario {
             SizesName::Exponential => Sizes::exponential(min_mb * MEGABYTE, mean_mb * MEGABYTE),
             SizesName::PowerLaw => Sizes::power_law(min_mb * MEGABYTE, max_mb * MEGABYTE, alpha),
         };
-        sizes.map_err(|error| invalid(error.to_string()))
+        sizes.map_err(|error| ScenarioError::invalid(error.to_string()))
     }
 
     /// Bytes of input that a board can process per second, limited by its DMA engine or by all its slots.
@@ -64,7 +68,7 @@ impl Scenario {
     fn jobs_per_second(&self) -> Result<f64, ScenarioError> {
         let JobOptions { load, per_node, .. } = self.jobs;
         if !(load.is_finite() && load > 0.0 && (1..=1_000_000).contains(&per_node)) {
-            return Err(invalid("`jobs.load` must be above 0 and `jobs.per_node` at least 1"));
+            return Err(ScenarioError::invalid("`jobs.load` must be above 0 and `jobs.per_node` at least 1"));
         }
         let capacity = f64::from(self.cluster.boards) * self.board_speed();
         Ok(load * capacity / self.sizes()?.mean())

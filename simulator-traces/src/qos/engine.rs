@@ -5,7 +5,6 @@
 
 mod deciding;
 
-use super::options::invalid;
 use crate::error::ScenarioError;
 use crate::random::Random;
 use fpga_cluster::qos::controller::{Controller, Request, Smoothing};
@@ -174,7 +173,7 @@ impl Engine<'_> {
         while self.states.iter().any(|state| matches!(state.stage, Stage::Coming | Stage::Active)) {
             events += 1;
             if events > MOST_EVENTS {
-                return Err(invalid("the jobs don't end: they have too few devices for ever"));
+                return Err(ScenarioError::invalid("the jobs don't end: they have too few devices for ever"));
             }
             let speed = self.speed();
             let arrival = self.next_arrival();
@@ -182,7 +181,7 @@ impl Engine<'_> {
             let ends = action.map(|ends| self.now + (ends - self.virtual_now) / speed);
             let control = period.map(|period| period * periods);
             if arrival.is_none() && ends.is_none() && control.is_none() {
-                return Err(invalid("a job has no devices and will never have any"));
+                return Err(ScenarioError::invalid("a job has no devices and will never have any"));
             }
             let next = [arrival.map(|(at, _)| at), ends, control, Some(seconds)]
                 .into_iter()

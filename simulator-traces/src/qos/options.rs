@@ -116,15 +116,12 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// The error for an invalid scenario.
-pub(super) fn invalid(what: impl Into<String>) -> ScenarioError {
-    ScenarioError::Invalid(what.into())
-}
-
 /// Converts seconds of a scenario to a duration.
 pub(super) fn seconds(value: f64, what: &str) -> Result<Duration, ScenarioError> {
     if !(0.0..=1e8).contains(&value) {
-        return Err(invalid(format!("`{what}` is {value}: it must be 0 to 100000000 seconds")));
+        return Err(ScenarioError::invalid(format!(
+            "`{what}` is {value}: it must be 0 to 100000000 seconds"
+        )));
     }
     Ok(Duration::from_secs_f64(value))
 }
@@ -141,12 +138,14 @@ impl Scenario {
             || !(0.001..=1e9).contains(&action_ms)
             || !(0.0..1.0).contains(&spread)
         {
-            return Err(invalid(
+            return Err(ScenarioError::invalid(
                 "`devices` needs a count of 1 to 10000, action_ms of 0.001 or more, and a spread of 0 up to 1",
             ));
         }
         if !(most_per_second >= 0.0 && (0.0..=1e9).contains(&reconfiguration_ms)) {
-            return Err(invalid("`devices.most_per_second` and `reconfiguration_ms` must be 0 or more"));
+            return Err(ScenarioError::invalid(
+                "`devices.most_per_second` and `reconfiguration_ms` must be 0 or more",
+            ));
         }
         let most_per_second = if most_per_second == 0.0 { f64::INFINITY } else { most_per_second };
         Ok(Machine {
@@ -166,29 +165,33 @@ impl Scenario {
     /// wrong.
     pub fn jobs(&self) -> Result<Vec<Job>, ScenarioError> {
         if self.jobs.is_empty() || self.jobs.len() > 1000 {
-            return Err(invalid("1 to 1000 `[[jobs]]` are needed"));
+            return Err(ScenarioError::invalid("1 to 1000 `[[jobs]]` are needed"));
         }
         let mut jobs = Vec::new();
         for job in &self.jobs {
             if !(1..=10_000_000).contains(&job.actions) {
-                return Err(invalid("a job has 1 to 10000000 actions"));
+                return Err(ScenarioError::invalid("a job has 1 to 10000000 actions"));
             }
             let goal = match (job.deadline_s, job.per_second) {
                 (Some(deadline), None) => {
                     Goal::Deadline { at: seconds(deadline, "deadline_s")?, actions: job.actions }
                 }
-                (None, Some(rate)) => {
-                    Goal::Throughput(Rate::new(rate).map_err(|error| invalid(error.to_string()))?)
+                (None, Some(rate)) => Goal::Throughput(
+                    Rate::new(rate).map_err(|error| ScenarioError::invalid(error.to_string()))?,
+                ),
+                _ => {
+                    return Err(ScenarioError::invalid(
+                        "a job has a goal: either `deadline_s` or `per_second`",
+                    ));
                 }
-                _ => return Err(invalid("a job has a goal: either `deadline_s` or `per_second`")),
             };
             let limits = Limits::new(job.least, job.most.unwrap_or(u32::MAX));
-            let limits = limits.map_err(|error| invalid(error.to_string()))?;
+            let limits = limits.map_err(|error| ScenarioError::invalid(error.to_string()))?;
             let at = seconds(job.at_s, "at_s")?;
             jobs.push(Job { at, actions: job.actions, goal, limits, fixed: job.fixed.unwrap_or(0) });
         }
         if jobs.windows(2).any(|pair| matches!(pair, [a, b] if a.at > b.at)) {
-            return Err(invalid("`[[jobs]]` stand in the order in which they come (`at_s`)"));
+            return Err(ScenarioError::invalid("`[[jobs]]` stand in the order in which they come (`at_s`)"));
         }
         Ok(jobs)
     }
@@ -201,14 +204,16 @@ impl Scenario {
         let ControlOptions { period_ms, alpha } = self.control;
         let no_deadline = self.jobs.iter().any(|job| job.deadline_s.is_none());
         match name {
-            PolicyName::Edf if no_deadline => Err(invalid("EDF is for jobs that all have `deadline_s`")),
+            PolicyName::Edf if no_deadline => {
+                Err(ScenarioError::invalid("EDF is for jobs that all have `deadline_s`"))
+            }
             PolicyName::Edf => Ok(Policy::EarliestDeadline),
             PolicyName::Static => {
                 let sum: u64 = self.jobs.iter().map(|job| u64::from(job.fixed.unwrap_or(0))).sum();
                 if sum > u64::from(self.devices.count)
                     || self.jobs.iter().any(|job| job.fixed.unwrap_or(0) == 0)
                 {
-                    return Err(invalid(
+                    return Err(ScenarioError::invalid(
                         "`static` needs `fixed` devices of every job, no more than there are",
                     ));
                 }
@@ -216,9 +221,10 @@ impl Scenario {
             }
             PolicyName::Throughput => {
                 if !(1.0..=1e9).contains(&period_ms) {
-                    return Err(invalid("`control.period_ms` must be at least 1"));
+                    return Err(ScenarioError::invalid("`control.period_ms` must be at least 1"));
                 }
-                let smoothing = Smoothing::new(alpha).map_err(|error| invalid(error.to_string()))?;
+                let smoothing =
+                    Smoothing::new(alpha).map_err(|error| ScenarioError::invalid(error.to_string()))?;
                 Ok(Policy::Throughput { period: seconds(period_ms / 1e3, "period_ms")?, smoothing })
             }
         }

@@ -5,7 +5,7 @@
 
 use super::Scenario;
 use super::engine::{Policy, simulate};
-use super::options::{PolicyName, invalid, seconds};
+use super::options::{PolicyName, seconds};
 use crate::error::ScenarioError;
 use crate::outcome::{Outcome, Table};
 use fpga_cluster::qos::Goal;
@@ -19,7 +19,9 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     let all = scenario.jobs()?;
     let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
     if count > 6 || count > machine.devices || machine.devices > 16 {
-        return Err(invalid("`splits` are for up to 6 jobs on up to 16 devices, with a device for each"));
+        return Err(ScenarioError::invalid(
+            "`splits` are for up to 6 jobs on up to 16 devices, with a device for each",
+        ));
     }
     let throughput = scenario.policy(PolicyName::Throughput)?;
     let heads = ["split", "static: ends, s", "throughput: ends, s", "EDF: ends, s"];
@@ -36,7 +38,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
             job.fixed = *fixed;
         }
         let ended = |run: &[Option<f64>]| -> Result<Vec<f64>, ScenarioError> {
-            run.iter().map(|end| end.ok_or_else(|| invalid("a job was rejected"))).collect()
+            run.iter().map(|end| end.ok_or_else(|| ScenarioError::invalid("a job was rejected"))).collect()
         };
         let fixed = ended(&simulate(&machine, Policy::Fixed, &jobs)?.ends)?;
         for (job, end) in jobs.iter_mut().zip(&fixed) {

@@ -7,11 +7,10 @@ mod streams;
 
 use super::*;
 use crate::doctor::facts::{
-    Certificate, Collectors, DEFAULT_SCHEDULER, FpgaPod, Labelling, Metrics, Node, Reach, Replica, Right,
-    SchedulerPod, State,
+    Certificate, Collectors, FpgaPod, Labelling, Metrics, Node, Reach, Replica, Right, SchedulerPod, State,
 };
 use crate::doctor::finding::Severity;
-use crate::doctor::scheduler_config::SchedulerConfig;
+use crate::doctor::scheduler_config::{DEFAULT_SCHEDULER, SchedulerConfig};
 use fpga_core::node_state::{LeftOut, NodeState};
 use serde_json::json;
 

@@ -2,7 +2,8 @@
 
 use super::{PAGE, api};
 use crate::connection::Cluster;
-use crate::doctor::facts::{DEFAULT_SCHEDULER, FpgaPod, Looked};
+use crate::doctor::facts::{FpgaPod, Looked};
+use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
 use fpga_core::names::{ACCELERATED_RESOURCE, BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
 use fpga_core::requirement::{InitContainer, PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};

@@ -2,8 +2,9 @@
 
 use super::ours;
 use crate::doctor::checks::{named, replicas_of};
-use crate::doctor::facts::{Certificate, DEFAULT_SCHEDULER, Facts, FpgaPod, Looked};
+use crate::doctor::facts::{Certificate, Facts, FpgaPod, Looked};
 use crate::doctor::finding::Finding;
+use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
 use fpga_core::names::ACCELERATED_RESOURCE;
 
 /// kube-scheduler's search stops only after this many feasible nodes, if there are as many.

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 /// The pauses between the attempts of one kind of call.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryTimer {
     backoff: Backoff,
     /// Time of the next attempt; `None` after an attempt that did not fail.
     until: Option<Instant>,
@@ -20,7 +20,7 @@ struct Backoff {
     random: u64,
 }
 
-impl Patience {
+impl RetryTimer {
     /// Pauses from `min` to `max`; `seed` makes those of different reporters differ.
     pub(crate) fn new(min: Duration, max: Duration, seed: u64) -> Self {
         Self { backoff: Backoff::new(min, max, seed), until: None }
@@ -88,15 +88,15 @@ mod tests {
 
     #[test]
     fn after_a_success_pauses_are_short_again() {
-        let mut patience = Patience::new(Duration::from_millis(50), Duration::from_secs(2), 7);
-        assert!(!patience.is_failing() && patience.left().is_zero());
+        let mut timer = RetryTimer::new(Duration::from_millis(50), Duration::from_secs(2), 7);
+        assert!(!timer.is_failing() && timer.left().is_zero());
         for _ in 0..10 {
-            patience.failed(Some(Duration::from_secs(30)));
+            timer.failed(Some(Duration::from_secs(30)));
         }
-        assert!(patience.is_failing() && patience.left() > Duration::from_secs(30));
-        patience.succeeded();
-        assert!(!patience.is_failing() && patience.left().is_zero());
-        patience.failed(None);
-        assert!(patience.left() < Duration::from_millis(50));
+        assert!(timer.is_failing() && timer.left() > Duration::from_secs(30));
+        timer.succeeded();
+        assert!(!timer.is_failing() && timer.left().is_zero());
+        timer.failed(None);
+        assert!(timer.left() < Duration::from_millis(50));
     }
 }
