@@ -5,7 +5,7 @@ use crate::hold::{Bitstream, Held};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
-use fpga_fork as fork;
+use fpga_foreign_process::generation;
 use hook::{Config, Endpoint, Reporter, WholeMillis};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Reports for one device; made by fpga_hook_start().
 #[derive(Debug)]
 pub struct FpgaHook {
-    /// The process that made the handle; see [`fork::generation`].
+    /// The process that made the handle; see [`generation`].
     generation: u64,
     reporter: Reporter,
     /// The device's status, with the properties that never change.
@@ -31,8 +31,7 @@ impl FpgaHook {
     pub fn start(endpoint: &str, token_file: Option<PathBuf>, device: DeviceStatus) -> Result<Self, Failure> {
         let endpoint: Endpoint =
             endpoint.parse().map_err(|error: hook::InvalidEndpoint| Failure::invalid(error.to_string()))?;
-        fork::watch();
-        let generation = fork::generation();
+        let generation = generation();
         let reporter = Reporter::start(Config { token_file, ..Config::new(endpoint) })
             .map_err(|error| Failure::new(libc::EAGAIN, error.to_string()))?;
         reporter.device(device.clone());
@@ -49,7 +48,7 @@ impl FpgaHook {
 
     /// Checks that this process made the handle; an error in a forked child.
     pub fn check_process(&self) -> Result<(), Failure> {
-        if self.generation == fork::generation() {
+        if self.generation == generation() {
             return Ok(());
         }
         Err(Failure::new(

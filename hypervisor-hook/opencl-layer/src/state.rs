@@ -7,7 +7,7 @@ use crate::handles::Handles;
 use crate::in_flight::InFlight;
 use crate::property_list::Hidden;
 use crate::reports::Reports;
-use fpga_fork::PerProcess;
+use fpga_foreign_process::PerProcess;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(100);
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
-static STATE: PerProcess<Option<Layer>> = PerProcess::new(Layer::start);
+static STATE: PerProcess<Option<Layer>> = PerProcess::new(|_parents| Layer::start());
 
 /// The state of an active layer.
 #[derive(Debug)]

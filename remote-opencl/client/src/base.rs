@@ -1,7 +1,6 @@
 //! What every floor uses of the process: clock, locks, forked children, threads.
 
 pub(crate) mod clock;
-pub(crate) mod fork;
-pub(crate) mod per_process;
+pub(crate) mod closed_in_children;
 pub(crate) mod signals;
 pub(crate) mod sync;

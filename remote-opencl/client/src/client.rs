@@ -1,8 +1,6 @@
 //! The device managers of the process, and the platforms that they serve.
 
 use crate::base::clock;
-use crate::base::fork;
-use crate::base::per_process::PerProcess;
 use crate::base::sync::lock;
 use crate::objects::platform::Platform;
 use crate::session::Session;
@@ -13,6 +11,7 @@ use crate::wire::handshake::ConnectError;
 use crate::wire::keepalive::Keepalive;
 use crate::wire::reconnect::Reconnect;
 use crate::wire::transport::{connect, resolve};
+use fpga_foreign_process::{PerProcess, generation};
 use futures::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -26,7 +25,7 @@ const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
 /// A list of device managers, connected to on first use.
 #[derive(Debug)]
 pub struct Client {
-    generation: u32,
+    generation: u64,
     managers: Vec<Manager>,
     reconnect: Reconnect,
     keepalive: Keepalive,
@@ -54,15 +53,15 @@ impl ManagerState {
 impl Client {
     /// The client of this process, for the managers in `FPGA_DEVICE_MANAGERS`. A forked child gets its own.
     pub fn global() -> &'static Self {
-        static CLIENT: PerProcess<Client> = PerProcess::new();
-        CLIENT.get_or_init(Self::from_environment)
+        static CLIENT: PerProcess<Client> = PerProcess::new(|_parents| Client::from_environment());
+        CLIENT.get()
     }
 
     fn from_environment() -> Self {
         let list = std::env::var(MANAGERS_VARIABLE).unwrap_or_default();
         Self::with_managers(&list).unwrap_or_else(|error| {
             tracing::error!(%error, variable = MANAGERS_VARIABLE, "Can't use the list of device managers");
-            let (generation, reconnect) = (fork::generation(), Reconnect::Fail);
+            let (generation, reconnect) = (generation(), Reconnect::Fail);
             Self { generation, managers: Vec::new(), reconnect, keepalive: Keepalive::within(Duration::ZERO) }
         })
     }
@@ -75,7 +74,7 @@ impl Client {
     pub fn with_managers(list: &str) -> Result<Self, AddressError> {
         let managers = parse_list(list)?.into_iter();
         let managers = managers.map(|address| Manager { address, state: Mutex::new(ManagerState::Unknown) });
-        let (generation, reconnect) = (fork::generation(), Reconnect::from_environment());
+        let (generation, reconnect) = (generation(), Reconnect::from_environment());
         let keepalive = Keepalive::from_environment();
         Ok(Self { generation, managers: managers.collect(), reconnect, keepalive })
     }
@@ -108,7 +107,7 @@ impl Client {
     /// manager that accepts connections and doesn't answer costs 1 s after others have answered. Either yields no
     /// platform and is contacted again after 5 s. A manager that came back has new platforms.
     pub fn platforms(&self) -> Vec<Arc<Platform>> {
-        if self.generation != fork::generation() {
+        if self.generation != generation() {
             return Vec::new();
         }
         let mut states: Vec<_> = self.managers.iter().map(|manager| lock(&manager.state)).collect();

@@ -18,7 +18,6 @@ mod waiting;
 pub(crate) use calls::check_status;
 
 use crate::base::clock::Offset;
-use crate::base::fork;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::Awaited;
@@ -30,6 +29,7 @@ use adaptive_spin::AdaptiveSpin;
 use batch::Batch;
 use downloads::Downloads;
 use driver::Driver;
+use fpga_foreign_process::generation;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
 use fpga_protocol::v1::{self, call::Method};
 use pending_command::PendingCommand;
@@ -44,7 +44,7 @@ const OTHER_TRANSFER: u64 = 1 << 63;
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    generation: u32,
+    generation: u64,
     driver: &'static Driver,
     outbox: Arc<Outbox>,
     offset: Offset,
@@ -98,7 +98,7 @@ impl Session {
             resumable,
         } = connection;
         let session = Arc::new(Self {
-            generation: fork::generation(),
+            generation: generation(),
             driver,
             outbox,
             offset,
@@ -133,7 +133,7 @@ impl Session {
 
     /// Whether this process made the session. False in a forked child.
     pub(crate) fn is_own(&self) -> bool {
-        self.generation == fork::generation()
+        self.generation == generation()
     }
 
     /// Whether the manager has commands on rectangles.

@@ -14,8 +14,8 @@
 
 use crate::cl;
 use crate::dispatch::{DISPATCH, Dispatch};
-use crate::fork::{Inherit, PerProcess};
 use fpga_client::ClError;
+use fpga_foreign_process::PerProcess;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ops::Deref;
@@ -136,7 +136,7 @@ pub fn release<T: ClObject>(handle: *mut c_void) -> Result<(), ClError> {
 impl<T: ClObject> Registry<T> {
     /// A registry without objects.
     pub const fn new() -> Self {
-        Self(PerProcess::new())
+        Self(PerProcess::new(Live::inherit))
     }
 
     fn read(&'static self) -> RwLockReadGuard<'static, HashMap<usize, Entry<T>>> {
@@ -149,7 +149,8 @@ impl<T: ClObject> Registry<T> {
     }
 }
 
-impl<T: ClObject> Inherit for Live<T> {
+impl<T: ClObject> Live<T> {
+    /// The objects of a new process: those of its parent if the type is inherited, otherwise none.
     fn inherit(parent: Option<&Self>) -> Self {
         let inherited = match parent.filter(|_| T::INHERITED).map(|parent| parent.0.try_read()) {
             Some(Ok(map)) => {

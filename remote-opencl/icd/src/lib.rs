@@ -3,14 +3,13 @@
 //! Unmodified OpenCL programs load it through any ICD loader. This crate has only the C boundary: the dispatch
 //! table, handles and their reference counts, and checks of pointers and arguments that need no state. All else is
 //! safe Rust in `fpga-client`. In a foreign process the library doesn't panic, exit, change signal dispositions, or
-//! run code at exit; see `fork` for forked children.
+//! run code at exit; see `fpga-foreign-process` for forked children.
 
 mod api;
 mod cl;
 mod dispatch;
 mod entry;
 mod exports;
-mod fork;
 mod handle;
 mod info;
 mod masks;

@@ -7,11 +7,11 @@
 //! freed, as the standard requires.
 
 use crate::cl;
-use crate::fork::{Inherit, PerProcess};
 use crate::handle::{Handle, Object, cl_object};
 use crate::masks;
 use fpga_client as client;
 use fpga_client::ClError;
+use fpga_foreign_process::PerProcess;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub struct Platform {
@@ -46,20 +46,16 @@ struct Identity {
 }
 
 /// The client's platform in this process.
+#[derive(Default)]
 struct Bound(Mutex<Option<Arc<client::Platform>>>);
-
-impl Inherit for Bound {
-    fn inherit(_parent: Option<&Self>) -> Self {
-        Self(Mutex::new(None))
-    }
-}
 
 /// All platform handles given out so far.
 struct Known(Mutex<Vec<Handle<Platform>>>);
 
-static KNOWN: PerProcess<Known> = PerProcess::new();
+static KNOWN: PerProcess<Known> = PerProcess::new(Known::inherit);
 
-impl Inherit for Known {
+impl Known {
+    /// The handles of a new process: those of its parent, since loaders and programs keep them.
     fn inherit(parent: Option<&Self>) -> Self {
         // If the lock is held, another thread was changing the list during the fork, and nothing is inherited.
         let inherited = parent.and_then(|parent| parent.0.try_lock().ok().map(|known| known.clone()));
@@ -122,7 +118,11 @@ impl Platform {
     }
 
     fn handle(identity: Identity, client: &Arc<client::Platform>) -> Handle<Self> {
-        let platform = Object::new(Self { identity, bound: PerProcess::new(), devices: OnceLock::new() });
+        let platform = Object::new(Self {
+            identity,
+            bound: PerProcess::new(|_parents| Bound::default()),
+            devices: OnceLock::new(),
+        });
         *lock(&platform.bound.get().0) = Some(Arc::clone(client));
         let device = |index| Object::new(Device { platform: Arc::clone(&platform), kind: Kind::Root(index) });
         let devices = (0..client.devices().len()).map(device).collect();

@@ -2,12 +2,13 @@
 //! can't.
 #![allow(unsafe_code)]
 
-use crate::base::fork::ClosedInChildren;
+use crate::base::closed_in_children::ClosedInChildren;
+use fpga_net::descriptor::Beside as _;
 use fpga_protocol::segments::{SIDE_SUFFIX, TAKEN, VARIABLE};
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
@@ -43,7 +44,7 @@ impl FdChannel {
             return Err(io::Error::other("the manager doesn't take the key"));
         }
         let fd = OwnedFd::from(stream.into_std()?);
-        Ok(Self { _closed_in_children: ClosedInChildren::register(&fd), fd })
+        Ok(Self { _closed_in_children: ClosedInChildren::of(fd.as_fd()), fd })
     }
 
     /// The descriptor of a segment whose reply has come; the descriptor came before the reply.

@@ -1,9 +1,9 @@
 //! The thread that runs the application's callbacks: one per process, with all signals blocked and no lock held.
 
-use crate::base::per_process::PerProcess;
 use crate::base::signals::spawn_with_signals_blocked;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
+use fpga_foreign_process::PerProcess;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -20,9 +20,8 @@ struct Callbacks(Mutex<Sender<Callback>>);
 /// # Errors
 /// `CL_OUT_OF_RESOURCES` if the thread can't be started.
 pub(crate) fn run(callback: impl FnOnce() + Send + 'static) -> Result<()> {
-    static CALLBACKS: PerProcess<Option<Callbacks>> = PerProcess::new();
-    let callbacks =
-        CALLBACKS.get_or_init(|| Callbacks::start().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)?;
+    static CALLBACKS: PerProcess<Option<Callbacks>> = PerProcess::new(|_parents| Callbacks::start().ok());
+    let callbacks = CALLBACKS.get().as_ref().ok_or(ClError::OUT_OF_RESOURCES)?;
     lock(&callbacks.0).send(Box::new(callback)).map_err(|_| ClError::OUT_OF_RESOURCES)
 }
 

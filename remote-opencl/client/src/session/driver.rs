@@ -6,10 +6,10 @@
 //! application thread wants to drive. While application threads drive, the background thread checks once a second.
 //! A thread that can't drive sleeps until another thread has completed its future.
 
-use crate::base::per_process::PerProcess;
 use crate::base::signals::spawn_with_signals_blocked;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
+use fpga_foreign_process::PerProcess;
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
@@ -120,8 +120,8 @@ impl Driver {
     /// # Errors
     /// `CL_OUT_OF_RESOURCES` if the runtime can't be built.
     pub(crate) fn of_process() -> Result<&'static Self> {
-        static DRIVER: PerProcess<Option<Driver>> = PerProcess::new();
-        DRIVER.get_or_init(|| Self::new().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)
+        static DRIVER: PerProcess<Option<Driver>> = PerProcess::new(|_parents| Driver::new().ok());
+        DRIVER.get().as_ref().ok_or(ClError::OUT_OF_RESOURCES)
     }
 
     fn new() -> io::Result<Self> {

@@ -5,7 +5,6 @@
 //! An end that sleeps is woken by a byte on a socket, the *bell*. Without a ring (TCP, no shared memory,
 //! `FPGA_COMMAND_RING=off`) all messages travel on the stream.
 
-use crate::base::fork;
 use crate::base::sync::lock;
 use crate::memory::fd_channel::FdChannel;
 use crate::memory::ring_memory::RingMemory;
@@ -13,6 +12,7 @@ use crate::wire::codec::encode;
 use crate::wire::outgoing::Outgoing;
 use crate::wire::socket::Doorbell;
 use bytes::{Buf as _, BytesMut};
+use fpga_foreign_process::generation;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::segments::RING_VARIABLE;
 use fpga_protocol::v1;
@@ -27,7 +27,7 @@ const GATHERED_BYTES: usize = 64 * 1024;
 /// The sending end, used by the outbox.
 #[derive(Debug)]
 pub(crate) struct RingWriter {
-    generation: u32,
+    generation: u64,
     producer: Producer<Arc<RingMemory>>,
     /// Encoded bytes that are not in the ring yet.
     encoded: BytesMut,
@@ -37,7 +37,7 @@ pub(crate) struct RingWriter {
 /// The receiving end.
 #[derive(Debug)]
 pub(crate) struct RingReader {
-    generation: u32,
+    generation: u64,
     receiving: Mutex<Receiving>,
     bell: Arc<Doorbell>,
 }
@@ -87,7 +87,7 @@ pub(crate) fn open(
     let (memory, bell) = fd_channel.receive_ring(call)?;
     let memory = Arc::new(RingMemory::new(&memory, layout)?);
     let bell = Arc::new(Doorbell::new(bell)?);
-    let generation = fork::generation();
+    let generation = generation();
     let producer =
         Producer::new(Arc::clone(&memory), layout, Direction::ToManager).map_err(io::Error::other)?;
     let consumer = Consumer::new(memory, layout, Direction::ToClient).map_err(io::Error::other)?;
@@ -100,7 +100,7 @@ impl RingWriter {
     /// Writes the encoded bytes, and then messages from `next`, as far as there is room.
     pub(crate) fn send(&mut self, mut next: impl FnMut() -> Option<Outgoing>) {
         // A forked child has its parent's memory, but not its session.
-        if self.generation != fork::generation() {
+        if self.generation != generation() {
             return;
         }
         let mut bell = Bell::Silent;
@@ -159,7 +159,7 @@ impl RingReader {
     /// The lock for taking messages; `None` if another thread holds it, since that thread takes all messages, or in
     /// a forked child.
     pub(crate) fn try_receive(&self) -> Option<MutexGuard<'_, Receiving>> {
-        if self.generation != fork::generation() {
+        if self.generation != generation() {
             return None;
         }
         match self.receiving.try_lock() {

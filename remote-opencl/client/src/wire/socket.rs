@@ -1,6 +1,6 @@
 //! The sockets to a manager. They never raise SIGPIPE, and a forked child closes its copies.
 
-use crate::base::fork::ClosedInChildren;
+use crate::base::closed_in_children::ClosedInChildren;
 use crate::wire::address::ManagerAddress;
 use crate::wire::keepalive::notice_silent_death;
 use std::io;

@@ -1,0 +1,21 @@
+//! What libraries share that live in programs of others: they notice a fork, and have state per process.
+//!
+//! After fork() the child has one thread: locks that other threads held stay locked, threads of the library are gone,
+//! and connections belong to the parent. So a child must not touch the state that it inherits. It recognises that
+//! state by its [`generation`], has its own value of each [`PerProcess`], and closes its copies of descriptors that
+//! are [`ClosedInChildren`].
+//!
+//! Nothing here panics, prints or runs code at exit.
+#![deny(unsafe_code)]
+
+mod closed_in_children;
+mod generation;
+mod per_process;
+mod registration;
+
+pub use closed_in_children::ClosedInChildren;
+pub use generation::generation;
+pub use per_process::PerProcess;
+
+#[cfg(test)]
+mod forked;
