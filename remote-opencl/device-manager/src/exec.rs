@@ -10,11 +10,11 @@ mod manager;
 mod supervise;
 
 use crate::config::SharedMemory;
-use crate::humane;
 use crate::process::Inherited;
 use anyhow::Context as _;
 use clap::Args;
 use environment::{Environment, Library};
+use fpga_net::duration;
 use manager::{Manager, Settings};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -43,7 +43,7 @@ pub struct ExecArgs {
     slots: NonZeroU32,
 
     /// Modelled time to load a bitstream into a slot.
-    #[arg(long, env = "FPGA_RECONFIGURATION_TIME", default_value = "0", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_RECONFIGURATION_TIME", default_value = "0", value_parser = duration::parse)]
     reconfiguration_time: Duration,
 
     /// Count a program from source as a bitstream.

@@ -13,7 +13,6 @@ pub mod exec;
 pub mod fuzzing;
 mod grpc;
 pub mod handshake;
-pub mod humane;
 pub mod isolation;
 pub mod keepalive;
 pub mod link;

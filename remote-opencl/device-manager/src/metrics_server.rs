@@ -2,10 +2,11 @@
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::get;
 use fpga_board::health::Fault;
+use fpga_net::http::open_metrics;
 use fpga_session::health::Health;
 use fpga_session::shutdown::Shutdown;
 use prometheus_client::registry::Registry;
@@ -14,8 +15,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 use tracing::warn;
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves `registry` on `address` until the process ends. Returns the bound address. `/readyz` fails while the
 /// manager drains and while the device is unhealthy. `/healthz` fails while the runtime is stuck, since only a new
@@ -79,11 +78,7 @@ fn ready(shutdown: &Shutdown, health: &Health) -> (StatusCode, String) {
 }
 
 async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    open_metrics(&registry)
 }
 
 #[cfg(test)]

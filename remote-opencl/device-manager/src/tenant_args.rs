@@ -4,10 +4,11 @@
 //! The file is JSON (`--tenants FILE`). A setting that the file lacks has the value of the flag. If the file can't
 //! be read, the manager logs that and keeps the current settings.
 
-use crate::humane;
 use clap::Args;
 use fpga_board::dispatch::Tenant;
 use fpga_board::dispatch::policy::{DispatchPolicy, DispatchRules, Share, Weight};
+use fpga_net::duration;
+use fpga_net::size;
 use fpga_session::quota::Quota;
 use fpga_session::settings::Current;
 use serde::Deserialize;
@@ -27,11 +28,11 @@ pub struct TenantArgs {
     pub policy: DispatchPolicy,
 
     /// Device time that a weight of 1 gets in a turn of `drr`.
-    #[arg(long, env = "FPGA_QUANTUM", default_value = "1ms", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_QUANTUM", default_value = "1ms", value_parser = duration::parse)]
     pub quantum: Duration,
 
     /// How long a task waits until its priority is one higher.
-    #[arg(long, env = "FPGA_AGEING", default_value = "100ms", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_AGEING", default_value = "100ms", value_parser = duration::parse)]
     pub ageing: Duration,
 
     /// File with policy, shares and quotas of tenants (JSON), read again when it changes.
@@ -107,18 +108,18 @@ struct Duration_(Duration);
 struct Size(u64);
 
 impl TryFrom<String> for Duration_ {
-    type Error = humane::NotHumane;
+    type Error = duration::InvalidDuration;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        humane::duration(&text).map(Self)
+        duration::parse(&text).map(Self)
     }
 }
 
 impl TryFrom<String> for Size {
-    type Error = humane::NotHumane;
+    type Error = size::InvalidSize;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        humane::size(&text).map(Self)
+        size::parse(&text).map(Self)
     }
 }
 

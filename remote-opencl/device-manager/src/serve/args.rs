@@ -4,11 +4,12 @@ use super::gate::GateArgs;
 use super::isolation::IsolationArgs;
 use super::listeners::ListenerArgs;
 use crate::config::SharedMemory;
-use crate::humane;
 use crate::log::{DEFAULT_FILTER, LogArgs};
 use crate::tenant_args::TenantArgs;
 use clap::{Args, ValueEnum};
 use fpga_hook::Endpoint;
+use fpga_net::duration;
+use fpga_net::size;
 use fpga_session::command_ring::CommandRing;
 use fpga_session::confine::ConfineBuilds;
 use fpga_vendor::runtime::Runtime;
@@ -57,7 +58,7 @@ pub struct ServeArgs {
     pub(super) slots: NonZeroU32,
 
     /// Simulated time to load a bitstream into a slot.
-    #[arg(long, env = "FPGA_RECONFIGURATION_TIME", default_value = "10ms", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_RECONFIGURATION_TIME", default_value = "10ms", value_parser = duration::parse)]
     pub(super) reconfiguration_time: Duration,
 
     /// How the board is reconfigured.
@@ -86,7 +87,7 @@ pub struct ServeArgs {
 
     /// Maximum bytes of bitstreams that are kept, in memory and in --store; with --isolate process by each tenant's
     /// process [default: a quarter of the memory that the cgroup, or the machine, gives, and at most 1GiB].
-    #[arg(long, env = "FPGA_STORE_LIMIT", value_name = "SIZE", value_parser = humane::size)]
+    #[arg(long, env = "FPGA_STORE_LIMIT", value_name = "SIZE", value_parser = size::parse)]
     pub(super) store_limit: Option<u64>,
 
     /// The node's collector: `http://HOST:PORT` or `unix:/PATH` [default: nothing is reported].
@@ -104,21 +105,21 @@ pub struct ServeArgs {
     /// How long the tasks of a client that has gone may still run. After that --isolate process ends the tenant's
     /// process. Without it the device is reported unhealthy, and the manager drains and ends with status 1, to be
     /// started anew, since no OpenCL runtime can end a kernel.
-    #[arg(long, env = "FPGA_ABANDONED_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_ABANDONED_TIMEOUT", default_value = "1m", value_parser = duration::parse)]
     pub(super) abandoned_timeout: Duration,
 
     /// How long sessions may go on after SIGTERM. Meanwhile new sessions are refused, /readyz fails and reports how
     /// many are left, the collector is told that the device is unhealthy, and the manager ends with status 0 once
     /// the last session has ended. Sessions that are still open then are ended with an error that says so. A second
     /// signal ends the manager at once.
-    #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = duration::parse)]
     pub(super) drain_timeout: Duration,
 
     /// How long a marker in one of the manager's own queues may take, while no kernel ends, until the runtime
     /// counts as stuck: the device is then reported unhealthy, and /healthz fails. Must be longer than any kernel
     /// if kernels keep all of a runtime's threads busy. 0s: no probes, for a board that with --isolate process has
     /// room for tenants' processes only.
-    #[arg(long, env = "FPGA_STUCK_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_STUCK_TIMEOUT", default_value = "1m", value_parser = duration::parse)]
     pub(super) stuck_timeout: Duration,
 
     /// The folder of `exec`, for the manager to remove if `exec` is killed before it can.
@@ -138,11 +139,11 @@ pub struct ServeArgs {
     /// Maximum bytes that all clients together make the manager hold: messages, staged data, shared segments, and
     /// sessions themselves [default: three quarters of the memory that the cgroup, or the machine, gives, less
     /// --store-limit].
-    #[arg(long, env = "FPGA_CLIENT_MEMORY", value_name = "SIZE", value_parser = humane::size)]
+    #[arg(long, env = "FPGA_CLIENT_MEMORY", value_name = "SIZE", value_parser = size::parse)]
     pub(super) client_memory: Option<u64>,
 
     /// Maximum of these bytes for one tenant [default: half of --client-memory].
-    #[arg(long, env = "FPGA_CLIENT_MEMORY_OF_TENANT", value_name = "SIZE", value_parser = humane::size)]
+    #[arg(long, env = "FPGA_CLIENT_MEMORY_OF_TENANT", value_name = "SIZE", value_parser = size::parse)]
     pub(super) client_memory_of_tenant: Option<u64>,
 
     /// Whether programs are built confined, so that sources can include no files of the manager except the

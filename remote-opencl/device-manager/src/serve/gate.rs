@@ -1,7 +1,7 @@
 //! Flags about reconfigurations and about what survives a lost connection.
 
-use crate::humane;
 use clap::Args;
+use fpga_net::duration;
 use fpga_session::gate::MayReconfigure;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct GateArgs {
 
     /// How long a session whose client wants to resume it (FPGA_RECONNECT=resume) is kept after its connection
     /// was lost; 0s: not at all.
-    #[arg(long, env = "FPGA_RECONNECT_GRACE", default_value = "10s", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_RECONNECT_GRACE", default_value = "10s", value_parser = duration::parse)]
     pub reconnect_grace: Duration,
 
     /// Accelerators of --bitstreams that the slots hold from the start, by name.

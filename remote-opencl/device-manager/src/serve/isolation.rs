@@ -1,6 +1,5 @@
 //! Flags of the isolation between tenants.
 
-use crate::humane;
 use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::isolation::pool::Plan;
@@ -11,6 +10,7 @@ use crate::signals::AtEnd;
 use anyhow::Context as _;
 use clap::Args;
 use fpga_net::memory::MemoryLimit;
+use fpga_net::size;
 use fpga_session::confine::{self, ConfineBuilds};
 use fpga_session::isolate::Isolate;
 use fpga_vendor::runtime::Runtime;
@@ -33,16 +33,16 @@ pub(super) struct IsolationArgs {
     tenant_processes: NonZeroU32,
 
     /// Maximum private memory of a tenant's process [default: half of the memory that the manager can have].
-    #[arg(long, env = "FPGA_TENANT_MEMORY", value_name = "SIZE", value_parser = humane::size)]
+    #[arg(long, env = "FPGA_TENANT_MEMORY", value_name = "SIZE", value_parser = size::parse)]
     tenant_memory: Option<u64>,
 
     /// Maximum memory of the manager and all tenants' processes together. When it is used up, the process that has
     /// most is ended [default: what the cgroup, or the machine, gives].
-    #[arg(long, env = "FPGA_TENANT_MEMORY_OF_ALL", value_name = "SIZE", value_parser = humane::size)]
+    #[arg(long, env = "FPGA_TENANT_MEMORY_OF_ALL", value_name = "SIZE", value_parser = size::parse)]
     tenant_memory_of_all: Option<u64>,
 
     /// Maximum address space of a tenant's process [default: what the system gives].
-    #[arg(long, env = "FPGA_TENANT_ADDRESS_SPACE", value_name = "SIZE", value_parser = humane::size)]
+    #[arg(long, env = "FPGA_TENANT_ADDRESS_SPACE", value_name = "SIZE", value_parser = size::parse)]
     tenant_address_space: Option<u64>,
 }
 

@@ -2,13 +2,13 @@
 
 use crate::config::SharedMemory;
 use crate::handshake::Access;
-use crate::humane;
 use crate::keepalive::Keepalive;
 use crate::listen::{Address, Listener};
 use crate::signals::AtEnd;
 use crate::tokens::Tokens;
 use anyhow::{Context as _, bail};
 use clap::Args;
+use fpga_net::duration;
 use fpga_net::ready_file;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(super) struct ListenerArgs {
     /// How long a client over TCP may be silent before its session counts as lost. The manager asks after half of
     /// that time, and the client may take a second to answer; a program that a debugger holds does not answer. 0:
     /// for ever.
-    #[arg(long, env = "FPGA_KEEPALIVE", default_value = "1m", value_parser = humane::duration)]
+    #[arg(long, env = "FPGA_KEEPALIVE", default_value = "1m", value_parser = duration::parse)]
     keepalive: Duration,
 }
 
