@@ -72,9 +72,13 @@ impl Frames {
         }
         // Copied: a slice of the buffer would keep alive everything that was read with the frame.
         let frame = Bytes::copy_from_slice(&self.buffer[WORD..WORD + bytes]);
-        self.buffer.advance(whole);
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
+        if self.buffer.len() > whole {
+            self.buffer.advance(whole);
+        } else if self.buffer.capacity() > KEPT_BYTES {
             self.buffer = BytesMut::new();
+        } else {
+            // Not `advance`: a buffer that is advanced to its end looks lost to tools that search for leaks.
+            self.buffer.clear();
         }
         Ok(Some(frame))
     }
