@@ -34,7 +34,7 @@ pub enum LogError {
     Filter {
         /// The filter.
         filter: String,
-        /// What is wrong with it.
+        /// What is wrong with the filter.
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },

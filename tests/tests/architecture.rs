@@ -15,7 +15,7 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 
 /// A crate of the workspace.
 struct Package {
-    /// Its folder in the repository.
+    /// The folder of the crate, relative to the repository.
     folder: String,
     /// The crates of the workspace that it needs outside of its tests.
     imports: BTreeSet<String>,

@@ -178,7 +178,7 @@ async fn watch_settings(manager: Arc<Manager>) {
                 said = None;
                 let rules = current.rules.clone();
                 if settings.replace(current) {
-                    tracing::info!(policy = %rules.policy, "DispatchPolicy, shares and quotas have changed");
+                    tracing::info!(policy = %rules.policy, "Policy, shares and quotas have changed");
                     metrics.settings_changed.inc();
                     if let Some(processes) = processes {
                         processes.settings_changed(shared);
@@ -189,7 +189,7 @@ async fn watch_settings(manager: Arc<Manager>) {
                 }
             }
             Err(error) => {
-                let what = "DispatchPolicy, shares and quotas stay as they are";
+                let what = "Policy, shares and quotas stay as they are";
                 refused(metrics, &mut said, error.to_string(), what);
             }
         }

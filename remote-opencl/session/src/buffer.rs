@@ -22,7 +22,7 @@ pub struct Buffer {
     _charges: [Option<Charge>; 2],
 }
 
-/// Whose bytes a buffer holds.
+/// The owner of the bytes in a buffer.
 #[derive(Debug)]
 enum Contents {
     /// The buffer may hold another tenant's bytes.

@@ -37,7 +37,7 @@ pub struct Program {
 /// How a program that was built from source is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sources {
-    /// Its kernels take any one slot.
+    /// The kernels of the program take any one slot.
     AnySlot,
     /// It counts as a bitstream, whose digest is that of source, options and device
     /// (`--source-as-bitstream`).

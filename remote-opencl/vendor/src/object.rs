@@ -25,7 +25,7 @@ pub(crate) type Release = fn(&Api, *mut c_void);
 pub(crate) type Make = Box<dyn Fn(Option<&[u8]>) -> ClResult<*mut c_void> + Send + Sync>;
 pub(crate) type Step = Box<dyn Fn(*mut c_void) -> ClResult<()> + Send + Sync>;
 
-/// One object of the vendor.
+/// A context, queue, buffer or other object of the vendor, and how it is released.
 pub struct VendorObject {
     pub(crate) raw: AtomicPtr<c_void>,
     pub(crate) release: Release,

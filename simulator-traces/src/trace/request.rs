@@ -2,7 +2,7 @@
 
 use crate::time::{Micros, SimTime};
 
-/// One request.
+/// A request for a function: its arrival and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Time of arrival.
