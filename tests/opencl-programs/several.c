@@ -1,17 +1,83 @@
 /* Several clients at once: so many workloads, begun together, and what they do per second in all. */
 #include "program.h"
+#include <fcntl.h>
 #include <sys/wait.h>
 
 static const char USAGE[] =
     "usage: several [--clients N] [--seconds N] [--matmul]\n"
-    "Runs N (default 8) of the program `workload` beside this one at the same time, for some seconds (default 5), and prints\n"
-    "one line of JSON: what all of them did per second.\n";
+    "Runs the program `workload` beside this one, first once and then N times at the same time (default 8), each for some\n"
+    "seconds (default 2), and prints one line of JSON: what one did per second, what N did in all, and the second as a\n"
+    "percentage of the first.\n";
 
 enum { MOST = 64 };
 
+struct client {
+    pid_t process;
+    /* The client begins when this end is closed. */
+    int begin;
+    FILE *output;
+};
+
+struct rates {
+    double all, least;
+};
+
+static struct client start(const char *path, const char *seconds, bool matmul)
+{
+    struct client c;
+    int input[2], output[2];
+    /* No client inherits an end of another client's pipes. */
+    EXPECT(pipe2(input, O_CLOEXEC) == 0 && pipe2(output, O_CLOEXEC) == 0, "no pipe");
+    c.process = fork();
+    EXPECT(c.process >= 0, "no process");
+    if (c.process == 0) {
+        dup2(input[0], 0);
+        dup2(output[1], 1);
+        execl(path, path, "--wait", "--seconds", seconds, matmul ? "--matmul" : NULL, (char *)NULL);
+        _exit(127);
+    }
+    close(input[0]);
+    close(output[1]);
+    c.begin = input[1];
+    c.output = fdopen(output[0], "r");
+    EXPECT(c.output != NULL, "out of memory");
+    return c;
+}
+
+static double rate_of(struct client *c)
+{
+    char line[1024] = "";
+    const char *got = fgets(line, sizeof line, c->output);
+    const char *field = got == NULL ? NULL : strstr(line, "\"per_second\":");
+    int status = 0;
+    EXPECT(waitpid(c->process, &status, 0) == c->process && status == 0, "a client failed");
+    EXPECT(field != NULL, "a client said nothing");
+    fclose(c->output);
+    return strtod(field + strlen("\"per_second\":"), NULL);
+}
+
+static struct rates run(const char *path, unsigned long clients, const char *seconds, bool matmul)
+{
+    struct client all[MOST];
+    char line[64];
+    for (unsigned long i = 0; i < clients; i++)
+        all[i] = start(path, seconds, matmul);
+    for (unsigned long i = 0; i < clients; i++)
+        EXPECT(fgets(line, sizeof line, all[i].output) != NULL && strcmp(line, "ready\n") == 0, "a client did not start");
+    for (unsigned long i = 0; i < clients; i++)
+        close(all[i].begin);
+    struct rates sum = { 0, 0 };
+    for (unsigned long i = 0; i < clients; i++) {
+        double rate = rate_of(&all[i]);
+        sum.all += rate;
+        sum.least = i == 0 || rate < sum.least ? rate : sum.least;
+    }
+    return sum;
+}
+
 int main(int argc, char **argv)
 {
-    unsigned long clients = 8, seconds = 5;
+    unsigned long clients = 8, seconds = 2;
     bool matmul = false;
     const struct option_spec options[] = {
         { "--clients", &clients, NULL },
@@ -22,48 +88,16 @@ int main(int argc, char **argv)
     if (clients > MOST || seconds > 3600)
         usage(USAGE, EXIT_USAGE);
 
-    char path[4096];
+    char path[4096], for_seconds[32];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 16);
     EXPECT(length > 0, "this program's own path is unknown");
     path[length] = '\0';
     strcpy(strrchr(path, '/') + 1, "workload");
-
-    /* All have opened the device and built their kernel by then. */
-    char start_at[32], for_seconds[32];
-    snprintf(start_at, sizeof start_at, "%.0f", now_us() / 1e3 + 1500.0 + 250.0 * (double)clients);
     snprintf(for_seconds, sizeof for_seconds, "%lu", seconds);
-    FILE *outputs[MOST];
-    pid_t children[MOST];
-    for (unsigned long i = 0; i < clients; i++) {
-        int ends[2];
-        EXPECT(pipe(ends) == 0, "no pipe");
-        children[i] = fork();
-        EXPECT(children[i] >= 0, "no process");
-        if (children[i] == 0) {
-            dup2(ends[1], 1);
-            close(ends[0]);
-            close(ends[1]);
-            execl(path, path, "--seconds", for_seconds, "--start-at", start_at, matmul ? "--matmul" : NULL, (char *)NULL);
-            _exit(127);
-        }
-        close(ends[1]);
-        outputs[i] = fdopen(ends[0], "r");
-        EXPECT(outputs[i] != NULL, "out of memory");
-    }
-    double all = 0, least = 0;
-    for (unsigned long i = 0; i < clients; i++) {
-        char line[1024] = "";
-        const char *got = fgets(line, sizeof line, outputs[i]);
-        const char *field = got == NULL ? NULL : strstr(line, "\"per_second\":");
-        int status = 0;
-        EXPECT(waitpid(children[i], &status, 0) == children[i] && status == 0, "client %lu failed", i);
-        EXPECT(field != NULL, "client %lu said nothing", i);
-        double rate = strtod(field + strlen("\"per_second\":"), NULL);
-        all += rate;
-        least = i == 0 || rate < least ? rate : least;
-        fclose(outputs[i]);
-    }
-    printf("{\"program\":\"several\",\"work\":\"%s\",\"clients\":%lu,\"per_second\":%.2f,\"least_per_second\":%.2f}\n",
-           matmul ? "matmul 512" : "sobel 1080p", clients, all, least);
+
+    struct rates one = run(path, 1, for_seconds, matmul), all = run(path, clients, for_seconds, matmul);
+    printf("{\"program\":\"several\",\"work\":\"%s\",\"clients\":%lu,\"one_per_second\":%.2f,\"per_second\":%.2f,"
+           "\"least_per_second\":%.2f,\"share_percent\":%.2f}\n",
+           matmul ? "matmul 512" : "sobel 1080p", clients, one.all, all.all, all.least, 100 * all.all / one.all);
     return 0;
 }
