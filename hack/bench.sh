@@ -2,14 +2,17 @@
 # `make bench`: every figure against its reference, in one run on this machine, in a release build. About an hour;
 # a part by itself, which the machine should have to itself too:
 #
-#   hack/bench.sh opencl       remote OpenCL against native, over each runtime that is installed (half an hour);
-#                              RUNTIME=pocl: over that one alone
-#   hack/bench.sh scheduling   extender, kube-scheduler with it, collectors (15 minutes)
+#   hack/bench.sh opencl [ARGS]   remote OpenCL against native, over each runtime that is installed (half an hour);
+#                                 --rows small,null --runtimes pocl: only that, in seconds. Other ARGS:
+#                                 target/release/fpga-bench opencl --help
+#   hack/bench.sh scheduling      extender, kube-scheduler with it, collectors (15 minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
 
 readonly part=${1:-all}
+shift || true
+[ "$part" = opencl ] || [ $# -eq 0 ] || fail "only the part opencl takes arguments: hack/bench.sh opencl --rows small"
 case $part in
     all | opencl | scheduling) ;;
     *) fail "$part is no part of the benchmark; write opencl or scheduling" ;;
@@ -22,7 +25,7 @@ opencl() {
     make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs"
 
     say "bench: remote OpenCL against native"
-    target/release/fpga-bench opencl --programs build/opencl-programs
+    target/release/fpga-bench opencl --programs build/opencl-programs "$@"
 }
 
 scheduling() {
@@ -57,5 +60,5 @@ scheduling() {
     target/release/fpga-bench waiting
 }
 
-[ "$part" = scheduling ] || opencl
+[ "$part" = scheduling ] || opencl "$@"
 [ "$part" = opencl ] || scheduling

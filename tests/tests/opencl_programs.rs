@@ -92,6 +92,10 @@ programs! {
     kernels_run_one_by_one: "null_kernel" ["--iterations", "200", "--warmup", "10"];
     kernels_run_in_batches: "null_kernel" ["--pipelined", "--iterations", "5000"];
     four_bytes_go_round: "write_kernel_read" ["--iterations", "200", "--warmup", "10"];
+    small_buffers_come_back_as_they_went: "transfers" ["--iterations", "40"];
+    middling_buffers_come_back_as_they_went: "transfers" ["--large", "--iterations", "40"];
+    pitched_rectangles_come_back_as_they_went: "rect" ["--iterations", "2"];
+    kernels_compute_the_same_with_and_without_transfers: "kernels" ["--milliseconds", "20"];
     large_buffers_come_back_as_they_went: "bandwidth" ["--mib", "33", "--iterations", "2"];
     touched_pages_stay_touched: "map_touch" ["--mib", "9", "--iterations", "3"];
     queues_that_wait_for_each_other_end: "two_queues_deadlock" [];

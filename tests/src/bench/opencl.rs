@@ -1,125 +1,140 @@
 //! The benchmark of remote OpenCL: the same unmodified OpenCL program runs natively and through a device manager, in
 //! turns on one machine, so that the ratio doesn't depend on other load.
 
-use super::floors::{self, Socket};
-use super::measurement::{self, Samples};
-use super::plan::{BULK, BULK_MIB, LAUNCH, MEASURES, Path};
-use super::run::Programs;
-use anyhow::Result;
-use std::path::PathBuf;
-use std::time::Duration;
+mod comparison;
+mod floors;
+mod plan;
+mod results;
+mod rows;
+mod run;
+pub mod speed;
 
-/// Number of measured round trips of tonic.
-const ROUND_TRIPS: usize = 5000;
+use anyhow::{Result, bail};
+use comparison::Comparison;
+use plan::Row;
+use results::{Floor, LeftOut, Results, Runtime, memory_mib};
+use run::{Over, Programs};
+use std::path::{Path, PathBuf};
+
+/// The file with the results of all rows over all runtimes.
+const RESULTS: &str = "build/bench/opencl.json";
+/// All known runtimes.
+const RUNTIMES: &str = "pocl,intel-cpu,intel-fpga";
+
+const EXAMPLES: &str = "Examples:
+  fpga-bench opencl                                              everything, half an hour
+  fpga-bench opencl --rows null --runtimes pocl --rounds 5       one row, in seconds
+  fpga-bench opencl --rows small,write-kernel-read --out small.json";
 
 /// Compares remote OpenCL with the native runtime, in one run.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example: fpga-bench opencl --programs build/opencl-programs --runtime pocl --rounds 5"
-)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The folder with the built programs of tests/opencl-programs.
     #[arg(long, default_value = "build/opencl-programs")]
     programs: PathBuf,
     /// The OpenCL runtimes, separated by commas: pocl, intel-fpga, intel-cpu or an ICD's path. A runtime that is not
     /// installed is reported and left out.
-    #[arg(long, env = "RUNTIME", default_value = "pocl,intel-cpu,intel-fpga", value_delimiter = ',')]
-    runtime: Vec<String>,
-    /// Number of runs of each program on each path; the table has the median over these rounds.
+    #[arg(long, default_value = RUNTIMES, value_delimiter = ',')]
+    runtimes: Vec<String>,
+    /// Groups of rows (launch, small, large, kernels, clients, idle) or single rows, separated by commas; an unknown
+    /// name gets the list [default: all].
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// Number of runs of each program on each path; the table has medians and extremes over these rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Only measures whose title contains this text.
-    #[arg(long, default_value = "")]
-    only: String,
+    /// The file for the results, as JSON [default: build/bench/opencl.json where all rows are measured over all
+    /// runtimes, else none].
+    #[arg(long)]
+    out: Option<PathBuf>,
     /// The device manager [default: beside this program].
     #[arg(long)]
     device_manager: Option<PathBuf>,
 }
 
-/// The cost of the transports without remote OpenCL.
-struct Floors {
-    unix: Duration,
-    tcp: Duration,
-    raw_bulk: Duration,
-}
-
 impl Args {
-    /// Runs all measures and prints the tables.
+    /// Measures the rows, prints the tables and writes the results. Whether goals are reached is printed only.
     ///
     /// # Errors
     /// A program is missing, fails, or prints no measurement, or there is no runtime at all.
     pub fn run(self) -> Result<()> {
-        let floors = Floors::measure(self.rounds)?;
-        let mut measured = 0;
-        let mut last = None;
-        for runtime in &self.runtime {
-            match Programs::find(&self.programs, self.device_manager.as_deref(), runtime) {
-                Ok(programs) => {
-                    self.table(&programs, &floors)?;
-                    measured += 1;
-                }
+        let rows = rows::chosen(&self.rows)?;
+        let programs = Programs::find(&self.programs, self.device_manager.as_deref(), &rows)?;
+        let everything = self.rows.is_empty() && self.runtimes.join(",") == RUNTIMES;
+        let out = self.out.or_else(|| everything.then(|| PathBuf::from(RESULTS)));
+        let mut results = Results::begin(self.rounds, programs.build()?)?;
+        let mut failed = false;
+        for runtime in &self.runtimes {
+            let over = match programs.over(runtime) {
+                Ok(over) => over,
                 Err(error) => {
                     println!("\nruntime {runtime}: not measured, {error:#}");
-                    last = Some(error);
+                    continue;
                 }
-            }
+            };
+            println!("\nruntime {runtime}, {} rounds at most, paths taking turns", self.rounds);
+            results.runtimes.push(measure(runtime, &over, &rows, self.rounds, &mut failed)?);
+            // What has been measured is kept if a later runtime fails.
+            save(&results, out.as_deref())?;
         }
-        match last {
-            Some(error) if measured == 0 => Err(error),
-            _ => Ok(()),
+        if let Some(out) = out.filter(|_| !results.runtimes.is_empty()) {
+            println!("\nresults: {}", out.display());
         }
-    }
-
-    fn table(&self, programs: &Programs, floors: &Floors) -> Result<()> {
-        println!("\nruntime {}, {} rounds at most, paths taking turns", programs.runtime(), self.rounds);
-        println!("{}", measurement::header());
-        for measure in MEASURES.iter().filter(|measure| measure.title.contains(&self.only)) {
-            let samples = programs.take_turns(measure, self.rounds)?;
-            for path in measure.paths.iter().filter(|path| **path != Path::Native) {
-                println!("{}", measurement::row(measure, *path, &samples));
-            }
-            if measure.title == LAUNCH.title {
-                floors.compare_launch(&samples);
-            }
-            if measure.title == BULK.title {
-                floors.compare_bulk(&samples);
-            }
+        if results.runtimes.is_empty() {
+            bail!("no runtime was measured; run: make setup");
+        }
+        if failed {
+            bail!("not all rows were measured");
         }
         Ok(())
     }
 }
 
-impl Floors {
-    fn measure(rounds: u32) -> Result<Self> {
-        let [unix, tcp] = [Socket::Unix, Socket::Tcp].map(|socket| floors::round_trips(socket, ROUND_TRIPS));
-        let (unix, tcp) = (unix?, tcp?);
-        let raw_bulk = floors::raw_there_and_back(BULK_MIB << 20, usize::try_from(rounds)? + 2)?;
-        for (name, times) in [("unix", &unix), ("tcp", &tcp)] {
-            let [p50, p99] = [50, 99].map(|percent| times.percentile(percent).as_secs_f64() * 1e6);
-            println!("bare tonic round trip, {name}: p50 {p50:.1} µs, p99 {p99:.1} µs");
-        }
-        println!("{BULK_MIB} MiB over raw TCP, there and back: {:.1} ms", raw_bulk.as_secs_f64() * 1e3);
-        Ok(Self { unix: unix.percentile(50), tcp: tcp.percentile(50), raw_bulk })
-    }
+fn save(results: &Results, out: Option<&Path>) -> Result<()> {
+    out.map_or(Ok(()), |out| results.save(out))
+}
 
-    fn compare_launch(&self, samples: &Samples) {
-        let native = samples.median(Path::Native);
-        for (path, floor) in [(Path::Grpc, self.unix), (Path::Tcp, self.tcp)] {
-            let (added, floor) = (samples.median(path) - native, floor.as_secs_f64() * 1e6);
-            println!(
-                "  of that over {}: {added:.1} µs more than native, {:.2} × a bare tonic round trip of {floor:.1} µs",
-                path.name(),
-                added / floor
-            );
+/// Measures the rows over one runtime. A program that fails takes its rows along and sets `failed`; the others go on.
+fn measure(name: &str, over: &Over<'_>, rows: &[Row], rounds: u32, failed: &mut bool) -> Result<Runtime> {
+    let mut floors = floors::measure()?;
+    let (mut compared, mut left_out) = (Vec::new(), Vec::new());
+    println!("{}", Comparison::header());
+    for (run, rows) in rows::runs(rows) {
+        let titles: Vec<String> = rows.iter().map(|row| row.title.to_owned()).collect();
+        let free_mib = memory_mib("MemAvailable")?;
+        if free_mib < run.needs_mib {
+            let why = format!("{free_mib} MiB of memory are free, {} MiB are needed", run.needs_mib);
+            println!("{}: not measured, {why}", titles.join(", "));
+            left_out.push(LeftOut { rows: titles, why });
+            continue;
+        }
+        match over.compare(run, &rows, rounds) {
+            Ok(comparisons) => {
+                for comparison in &comparisons {
+                    println!("{}", comparison.line());
+                }
+                compared.extend(comparisons);
+            }
+            Err(error) => {
+                println!("{}: not measured, {error:#}", titles.join(", "));
+                *failed = true;
+                left_out.push(LeftOut { rows: titles, why: format!("{error:#}") });
+            }
         }
     }
-
-    fn compare_bulk(&self, samples: &Samples) {
-        let raw = self.raw_bulk.as_secs_f64() * 1e3;
-        let ours = samples.median(Path::Tcp);
-        println!(
-            "  of that over tcp: {:.0} % of what a raw socket moves in the same time",
-            100.0 * raw / ours
-        );
+    for (floor, again) in floors.iter_mut().zip(floors::measure()?) {
+        floor.p50_us.extend(again.p50_us);
+        floor.p99_us.extend(again.p99_us);
+        println!("{}", told(floor));
     }
+    Ok(Runtime { name: name.to_owned(), floors, rows: compared, left_out })
+}
+
+fn told(Floor { name, p50_us, p99_us }: &Floor) -> String {
+    let list = |figures: &[f64]| {
+        let figures: Vec<String> = figures.iter().map(|figure| comparison::told(*figure)).collect();
+        figures.join(", ")
+    };
+    format!("before, after: {name}: p50 {} µs, p99 {} µs", list(p50_us), list(p99_us))
 }

@@ -1,7 +1,9 @@
-//! The cost of the transports on this machine without our own logic: a bidirectional stream of tonic whose server
-//! answers every message, and a TCP socket on loopback that moves bytes to the other end and back.
+//! The cost of the transports on this machine without our own logic: two threads that wake one another, a bidirectional
+//! stream of tonic whose server answers every message, and a TCP socket on loopback that moves bytes to the other end and
+//! back.
 
-use super::report::Sorted;
+use super::super::report::Sorted;
+use super::results::Floor;
 use anyhow::{Context as _, Result};
 use fpga_protocol::v1::device_manager_client::DeviceManagerClient;
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
@@ -12,8 +14,10 @@ use hyper_util::rt::TokioIo;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::server::TcpIncoming;
@@ -22,10 +26,16 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// Number of round trips before the measured ones.
 const WARM_UP: usize = 500;
+/// Number of measured round trips.
+const ROUND_TRIPS: usize = 5000;
+/// Bytes that the raw socket moves in each direction.
+const BULK: usize = 64 << 20;
+/// Number of times that the raw socket moves them.
+const BULK_ROUNDS: usize = 5;
 
 /// The socket below tonic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Socket {
+enum Socket {
     /// A unix socket.
     Unix,
     /// TCP on loopback.
@@ -70,11 +80,61 @@ fn launch() -> v1::ClientMessage {
     v1::ClientMessage { kind: Some(client_message::Kind::Flush(flush)) }
 }
 
+/// Measures all, once.
+///
+/// # Errors
+/// A socket fails.
+pub fn measure() -> Result<Vec<Floor>> {
+    let floor = |name: &str, times: &Sorted| {
+        let [p50, p99] = [50, 99].map(|percent| vec![times.percentile(percent).as_secs_f64() * 1e6]);
+        Floor { name: name.to_owned(), p50_us: p50, p99_us: p99 }
+    };
+    Ok(vec![
+        floor("two threads wake one another (futex)", &wakes(ROUND_TRIPS)?),
+        floor("bare tonic round trip, unix", &round_trips(Socket::Unix, ROUND_TRIPS)?),
+        floor("bare tonic round trip, TCP", &round_trips(Socket::Tcp, ROUND_TRIPS)?),
+        floor("64 MiB over a raw TCP socket, there and back", &raw_there_and_back(BULK, BULK_ROUNDS)?),
+    ])
+}
+
+/// The times of `count` round trips of two threads that sleep until they are woken, which is a futex on Linux: the least
+/// that a hop to another thread or process can take here.
+fn wakes(count: usize) -> Result<Sorted> {
+    let all = WARM_UP + count;
+    // Odd: the other thread's turn.
+    let turn = Arc::new(AtomicUsize::new(0));
+    let wait_for = |turn: &AtomicUsize, value: usize| {
+        while turn.load(Ordering::Acquire) != value {
+            thread::park();
+        }
+    };
+    let (own, turns) = (thread::current(), turn.clone());
+    let other = thread::spawn(move || {
+        for round in 0..all {
+            wait_for(&turns, 2 * round + 1);
+            turns.store(2 * round + 2, Ordering::Release);
+            own.unpark();
+        }
+    });
+    let mut samples = Vec::with_capacity(count);
+    for round in 0..all {
+        let begin = Instant::now();
+        turn.store(2 * round + 1, Ordering::Release);
+        other.thread().unpark();
+        wait_for(&turn, 2 * round + 2);
+        if round >= WARM_UP {
+            samples.push(begin.elapsed());
+        }
+    }
+    other.join().map_err(|_| anyhow::anyhow!("the other thread panicked"))?;
+    Ok(Sorted::new(samples))
+}
+
 /// The times of `count` round trips on a bare bidirectional stream; client and server run on one thread each.
 ///
 /// # Errors
 /// A socket fails.
-pub fn round_trips(socket: Socket, count: usize) -> Result<Sorted> {
+fn round_trips(socket: Socket, count: usize) -> Result<Sorted> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("echo.sock");
     let tcp = TcpListener::bind("127.0.0.1:0")?;
@@ -108,7 +168,7 @@ pub fn round_trips(socket: Socket, count: usize) -> Result<Sorted> {
             Socket::Unix => connect_unix(path).await?,
             Socket::Tcp => Endpoint::from_shared(format!("http://{address}"))?.connect().await?,
         };
-        measure(channel, count).await
+        times(channel, count).await
     });
     // Dropping the runtime closes the client's connection.
     drop(runtime);
@@ -125,7 +185,7 @@ async fn connect_unix(path: PathBuf) -> Result<Channel> {
     Ok(Endpoint::from_static("http://echo").connect_with_connector(connect).await?)
 }
 
-async fn measure(channel: Channel, count: usize) -> Result<Sorted> {
+async fn times(channel: Channel, count: usize) -> Result<Sorted> {
     let (to, messages) = mpsc::channel(1);
     let mut from =
         DeviceManagerClient::new(channel).session(ReceiverStream::new(messages)).await?.into_inner();
@@ -141,12 +201,12 @@ async fn measure(channel: Channel, count: usize) -> Result<Sorted> {
     Ok(Sorted::new(samples))
 }
 
-/// The median time that a raw TCP socket on loopback takes to move `bytes` to another thread and as many back, over
+/// The times that a raw TCP socket on loopback takes to move `bytes` to another thread and as many back, over
 /// `rounds`. The program `bandwidth` does the same with a buffer.
 ///
 /// # Errors
 /// A socket fails.
-pub fn raw_there_and_back(bytes: usize, rounds: usize) -> Result<Duration> {
+fn raw_there_and_back(bytes: usize, rounds: usize) -> Result<Sorted> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let server = thread::spawn(move || -> std::io::Result<()> {
@@ -170,12 +230,20 @@ pub fn raw_there_and_back(bytes: usize, rounds: usize) -> Result<Duration> {
         samples.push(begin.elapsed());
     }
     server.join().map_err(|_| anyhow::anyhow!("the other end panicked"))??;
-    Ok(Sorted::new(samples).percentile(50))
+    Ok(Sorted::new(samples))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn threads_wake_one_another() {
+        let times = wakes(100).unwrap();
+        assert_eq!(times.len(), 100);
+        assert!(times.percentile(50) > Duration::ZERO);
+    }
 
     #[test]
     fn both_sockets_answer() {
@@ -184,6 +252,6 @@ mod tests {
             assert_eq!(times.len(), 20);
             assert!(times.percentile(50) > Duration::ZERO);
         }
-        assert!(raw_there_and_back(1 << 16, 3).unwrap() > Duration::ZERO);
+        assert!(raw_there_and_back(1 << 16, 3).unwrap().percentile(50) > Duration::ZERO);
     }
 }

@@ -1,7 +1,10 @@
-//! The measures and the paths to the board.
+//! What a row of the table is: a program, the paths on which it runs, the fields of its output, and the goals.
+
+use serde::{Deserialize, Serialize};
 
 /// The path from a program to the board.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Path {
     /// The vendor's runtime in the program's own process.
     Native,
@@ -13,33 +16,76 @@ pub enum Path {
     Tcp,
 }
 
-/// One measure: a program, its arguments, and the fields of its line of JSON.
-#[derive(Debug, Clone, Copy)]
-pub struct Measure {
-    /// Title of the row in the table.
-    pub title: &'static str,
+/// What a goal bounds: one of the figures of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Judged {
+    /// Our median divided by native's.
+    Ratio,
+    /// Our median less native's, in the row's unit.
+    Added,
+    /// Our median alone.
+    Ours,
+}
+
+/// The bound of a goal.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// What a row should reach on one path.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    pub of: Judged,
+    pub bound: Bound,
+}
+
+/// Runs of one program, which give the figures of one row or of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
     /// Name of the program in tests/opencl-programs.
     pub program: &'static str,
     /// Arguments of the program.
     pub args: &'static [&'static str],
+    /// The measured paths; the first is [`Path::Native`].
+    pub paths: &'static [Path],
+    /// Most rounds of these runs.
+    pub most_rounds: u32,
+    /// MiB of free memory without which these runs are left out.
+    pub needs_mib: u64,
+}
+
+/// The fields of a program's line of JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figure {
     /// Name of the field with the median of a run.
-    pub median: &'static str,
+    pub p50: &'static str,
     /// Name of the field with the 99th percentile; `None` if the program prints none.
     pub p99: Option<&'static str>,
     /// Unit of both fields.
     pub unit: &'static str,
-    /// The measured paths.
-    pub paths: &'static [Path],
-    /// Most rounds of this measure.
-    pub rounds: u32,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// Name by which `--rows` chooses this row alone.
+    pub name: &'static str,
+    /// Name by which `--rows` chooses this row with others like it.
+    pub group: &'static str,
+    /// Title of the row in the tables.
+    pub title: &'static str,
+    pub run: Run,
+    pub figure: Figure,
+    /// The goals, by path.
+    pub goals: &'static [(Path, Goal)],
 }
 
 impl Path {
-    /// All paths, in the order in which they take turns.
-    pub const ALL: &[Self] = &[Self::Native, Self::Unix, Self::Grpc, Self::Tcp];
-
     /// Short name of the path in the table.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -50,80 +96,78 @@ impl Path {
     }
 }
 
-impl Measure {
-    /// A latency in microseconds, measured on all paths.
-    const fn latency(title: &'static str, program: &'static str, args: &'static [&'static str]) -> Self {
-        Self { p99: Some("p99_us"), paths: Path::ALL, ..Self::of(title, program, args, "p50_us", "µs") }
+impl Goal {
+    /// Our median is at most so many times native's.
+    pub const fn ratio(times: f64) -> Self {
+        Self { of: Judged::Ratio, bound: Bound::AtMost(times) }
     }
 
-    /// A measure without a 99th percentile, on all paths but [`Path::Grpc`].
-    const fn of(
-        title: &'static str,
-        program: &'static str,
-        args: &'static [&'static str],
-        median: &'static str,
-        unit: &'static str,
-    ) -> Self {
-        Self {
-            title,
-            program,
-            args,
-            median,
-            p99: None,
-            unit,
-            paths: &[Path::Native, Path::Unix, Path::Tcp],
-            rounds: 100,
+    /// Our median is greater than native's by this at most.
+    pub const fn added(more: f64) -> Self {
+        Self { of: Judged::Added, bound: Bound::AtMost(more) }
+    }
+
+    /// Our median is at most this.
+    pub const fn at_most(most: f64) -> Self {
+        Self { of: Judged::Ours, bound: Bound::AtMost(most) }
+    }
+
+    /// Our median is at least this.
+    pub const fn at_least(least: f64) -> Self {
+        Self { of: Judged::Ours, bound: Bound::AtLeast(least) }
+    }
+
+    /// The goal as text: `≤ 1.1×`, `≤ +30 µs`, `≥ 97 %`.
+    pub fn told(self, unit: &str) -> String {
+        let (sign, limit) = match self.bound {
+            Bound::AtMost(limit) => ('≤', limit),
+            Bound::AtLeast(limit) => ('≥', limit),
+        };
+        match self.of {
+            Judged::Ratio => format!("{sign} {limit}×"),
+            Judged::Added => format!("{sign} +{limit} {unit}"),
+            Judged::Ours => format!("{sign} {limit} {unit}").trim_end().to_owned(),
         }
-    }
-
-    /// Limits the rounds of a measure that takes long, or is itself a median of many.
-    const fn at_most(self, rounds: u32) -> Self {
-        Self { rounds, ..self }
-    }
-
-    /// Measures only paths on the same node.
-    const fn on_the_node(self) -> Self {
-        Self { paths: &[Path::Native, Path::Unix], ..self }
     }
 }
 
-/// The measure of a launch, which is compared with a bare round trip.
-pub const LAUNCH: &Measure = &MEASURES[0];
-/// The measure of bulk data, which is compared with a raw socket.
-pub const BULK: &Measure = &MEASURES[3];
-/// MiB that [`BULK`] moves in each direction.
-pub const BULK_MIB: usize = 64;
+impl Run {
+    /// Runs on `paths`, in as many rounds as the caller asks for.
+    pub const fn on(paths: &'static [Path], program: &'static str, args: &'static [&'static str]) -> Self {
+        Self { program, args, paths, most_rounds: 100, needs_mib: 0 }
+    }
 
-/// The measures in the order of the table.
-pub const MEASURES: &[Measure] = &[
-    Measure::latency("null kernel + finish", "null_kernel", &[]),
-    Measure::latency("pipelined launch", "null_kernel", &["--pipelined", "--iterations", "20000"]),
-    Measure::latency("write 4 B, kernel, read 4 B", "write_kernel_read", &[]),
-    Measure::of("write + read 64 MiB, warm", "bandwidth", &["--mib", "64"], "warm_ms", "ms"),
-    Measure::of(
-        "write + read 64 MiB, cold",
-        "bandwidth",
-        &["--mib", "64", "--iterations", "1"],
-        "cold_ms",
-        "ms",
-    ),
-    Measure::of("write + read 1 GiB, warm", "bandwidth", GIB, "warm_ms", "ms").at_most(2),
-    Measure::of("write + read 1 GiB, cold", "bandwidth", GIB, "cold_ms", "ms").at_most(2),
-    Measure::of("map, touch, unmap 64 MiB", "map_touch", &[], "p50_us", "µs").on_the_node(),
-    Measure::of("map, touch, unmap 1 MiB", "map_touch", &["--mib", "1"], "p50_us", "µs").on_the_node(),
-    Measure::of("Sobel 1080p", "workload", &[], "p50_ms", "ms").at_most(3),
-    Measure::of("matrix product 512", "workload", &["--matmul"], "p50_ms", "ms").at_most(3),
-    Measure::of("Sobel, 1 client", "several", &["--clients", "1"], "per_second", "/s")
-        .at_most(2)
-        .on_the_node(),
-    Measure::of("Sobel, 8 clients at once", "several", &[], "per_second", "/s").at_most(2).on_the_node(),
-    Measure::of("product, 1 client", "several", &["--matmul", "--clients", "1"], "per_second", "/s")
-        .at_most(2)
-        .on_the_node(),
-    Measure::of("product, 8 clients at once", "several", &["--matmul"], "per_second", "/s")
-        .at_most(2)
-        .on_the_node(),
-    Measure::of("idle for 5 s: processor", "idle", &[], "processor_ms", "ms").at_most(1).on_the_node(),
-];
+    /// The paths in the order of a round, which begins with each end in turn.
+    pub fn order(&self, round: u32) -> impl Iterator<Item = Path> {
+        let (there, back) = if round % 2 == 1 { (self.paths, &[][..]) } else { (&[][..], self.paths) };
+        there.iter().chain(back.iter().rev()).copied()
+    }
+}
 
-const GIB: &[&str] = &["--mib", "1024", "--iterations", "3"];
+impl Row {
+    /// The goal on `path`.
+    pub fn goal(&self, path: Path) -> Option<Goal> {
+        self.goals.iter().find(|(of, _)| *of == path).map(|(_, goal)| *goal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_begins_every_other_round() {
+        let run = Run::on(&[Path::Native, Path::Unix, Path::Tcp], "null_kernel", &[]);
+        let order = |round| run.order(round).collect::<Vec<_>>();
+        assert_eq!(order(1), [Path::Native, Path::Unix, Path::Tcp]);
+        assert_eq!(order(2), [Path::Tcp, Path::Unix, Path::Native]);
+    }
+
+    #[test]
+    fn goals_read_as_in_the_table() {
+        assert_eq!(Goal::ratio(1.1).told("µs"), "≤ 1.1×");
+        assert_eq!(Goal::added(30.0).told("µs"), "≤ +30 µs");
+        assert_eq!(Goal::at_least(97.0).told("%"), "≥ 97 %");
+        assert_eq!(Goal::at_most(0.0).told(""), "≤ 0");
+    }
+}

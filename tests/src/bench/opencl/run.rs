@@ -1,17 +1,27 @@
 //! Runs the programs of tests/opencl-programs, natively or by `fpga-device-manager exec`.
 
-use super::measurement::{Sample, Samples};
-use super::plan::{Measure, Path};
+use super::comparison::{Comparison, Sample};
+use super::plan::{Path, Row, Run};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::{Path as FilePath, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// Paths of all programs, and the environment for native runs.
+/// Longest time of one run of a program, in seconds.
+const LONGEST_S: u32 = 300;
+
+/// The built programs and the device manager.
 #[derive(Debug)]
 pub struct Programs {
     folder: PathBuf,
     device_manager: PathBuf,
-    runtime: String,
+}
+
+/// The programs over one OpenCL runtime.
+#[derive(Debug)]
+pub struct Over<'a> {
+    programs: &'a Programs,
+    runtime: &'a str,
+    /// The environment of native runs.
     native: Vec<(&'static str, PathBuf)>,
 }
 
@@ -19,10 +29,11 @@ impl Programs {
     /// Checks all paths before the first run, so that a missing program is reported at once.
     ///
     /// # Errors
-    /// A program or the runtime is missing.
-    pub fn find(folder: &FilePath, device_manager: Option<&FilePath>, runtime: &str) -> Result<Self> {
-        for measure in super::plan::MEASURES {
-            let program = folder.join(measure.program);
+    /// A program is missing.
+    pub fn find(folder: &FilePath, device_manager: Option<&FilePath>, rows: &[Row]) -> Result<Self> {
+        // The program `several` starts `workload`.
+        for program in rows.iter().map(|row| row.run.program).chain(["workload"]) {
+            let program = folder.join(program);
             ensure!(
                 program.exists(),
                 "{} is missing; build it: make -C tests/opencl-programs OUT={}",
@@ -41,66 +52,92 @@ impl Programs {
             "{} is missing; build it: cargo build --release -p fpga-device-manager -p fpga-opencl-icd",
             device_manager.display()
         );
-        let native = native_environment(runtime)?;
-        Ok(Self { folder: folder.to_owned(), device_manager, runtime: runtime.to_owned(), native })
+        Ok(Self { folder: folder.to_owned(), device_manager })
     }
 
-    /// Name of the OpenCL runtime.
-    #[must_use]
-    pub fn runtime(&self) -> &str {
-        &self.runtime
+    /// How the device manager was built: the name of its folder.
+    ///
+    /// # Errors
+    /// The working directory is unknown.
+    pub fn build(&self) -> Result<String> {
+        let path = std::path::absolute(&self.device_manager)?;
+        let folder = path.parent().and_then(FilePath::file_name);
+        Ok(folder.map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
     }
 
-    /// Runs a measure on all its paths, round after round.
+    /// The programs over `runtime`.
+    ///
+    /// # Errors
+    /// The runtime is not installed.
+    pub fn over<'a>(&'a self, runtime: &'a str) -> Result<Over<'a>> {
+        Ok(Over { programs: self, runtime, native: native_environment(runtime)? })
+    }
+}
+
+impl Over<'_> {
+    /// Runs a program on all its paths, round after round, and compares each path with native for each row.
     ///
     /// # Errors
     /// A run fails or prints no measurement.
-    pub fn take_turns(&self, measure: &Measure, rounds: u32) -> Result<Samples> {
-        let mut samples = Samples::default();
-        for round in 1..=rounds.min(measure.rounds) {
-            for path in measure.paths.iter().copied() {
-                eprint!("\r{} {round}/{rounds} {}        ", measure.title, path.name());
-                samples.push(path, self.run(measure, path)?);
+    pub fn compare(&self, run: Run, rows: &[Row], rounds: u32) -> Result<Vec<Comparison>> {
+        let rounds = rounds.min(run.most_rounds);
+        // By path, by row, by round.
+        let mut samples = vec![vec![Vec::new(); rows.len()]; run.paths.len()];
+        for round in 1..=rounds {
+            for path in run.order(round) {
+                eprint!("\r{} {} {round}/{rounds} {}        ", run.program, run.args.join(" "), path.name());
+                let output = self.output(run, path)?;
+                let at = run.paths.iter().position(|known| *known == path).unwrap_or_default();
+                for (row, of_row) in rows.iter().zip(&mut samples[at]) {
+                    of_row.push(Sample::parse(row, &output)?);
+                }
             }
         }
-        eprint!("\r{:60}\r", "");
-        Ok(samples)
+        eprint!("\r{:70}\r", "");
+        let mut compared = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            for (path, ours) in run.paths.iter().zip(&samples).skip(1) {
+                let pairs = samples[0][at].iter().copied().zip(ours[at].iter().copied()).collect();
+                compared.push(Comparison::new(row, *path, pairs)?);
+            }
+        }
+        Ok(compared)
     }
 
-    fn run(&self, measure: &Measure, path: Path) -> Result<Sample> {
-        let program = self.folder.join(measure.program);
-        let mut command = match path {
-            Path::Native => {
-                let mut command = Command::new(&program);
-                command.envs(self.native.iter().map(|(name, value)| (*name, value)));
-                command
+    /// What a program prints.
+    fn output(&self, run: Run, path: Path) -> Result<String> {
+        let program = self.programs.folder.join(run.program);
+        // The limit of timeout(1) ends the program, or `exec`, which passes the signal on.
+        let mut command = Command::new("timeout");
+        command.args(["--foreground", "--kill-after=5", &LONGEST_S.to_string()]);
+        if path == Path::Native {
+            command.envs(self.native.iter().map(|(name, value)| (*name, value)));
+        } else {
+            command.arg(&self.programs.device_manager).args(["exec", "--runtime", self.runtime]);
+            match path {
+                Path::Tcp => drop(command.arg("--tcp")),
+                Path::Grpc => drop(command.env("FPGA_COMMAND_RING", "off")),
+                Path::Native | Path::Unix => {}
             }
-            Path::Unix | Path::Grpc | Path::Tcp => {
-                let mut command = Command::new(&self.device_manager);
-                command.args(["exec", "--runtime", &self.runtime]);
-                match path {
-                    Path::Tcp => drop(command.arg("--tcp")),
-                    Path::Grpc => drop(command.env("FPGA_COMMAND_RING", "off")),
-                    Path::Native | Path::Unix => {}
-                }
-                command.arg("--").arg(&program);
-                command
-            }
-        };
+            command.arg("--");
+        }
         let output = command
-            .args(measure.args)
+            .arg(&program)
+            .args(run.args)
+            .stdin(Stdio::null())
             .output()
             .with_context(|| format!("can't start {} ({})", program.display(), path.name()))?;
         if !output.status.success() {
             bail!(
-                "{} ({}) failed, {}:\n{}",
-                program.display(),
+                "{} {} ({}) failed, {}:\n{}",
+                run.program,
+                run.args.join(" "),
                 path.name(),
                 output.status,
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        Sample::parse(measure, &String::from_utf8_lossy(&output.stdout))
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
