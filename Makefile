@@ -60,9 +60,8 @@ test: setup control-plane lint build ## Everything that must pass: lint, unit, i
 	fi
 
 .PHONY: demo
-demo: setup control-plane ## The whole loop on this machine, in under 3 minutes
-	cargo build $(foreach package,$(DEMO),-p $(package))
-	target/debug/fpga-demo
+demo: setup ## The whole loop on this machine, in under 3 minutes
+	@hack/demo.sh $(DEMO)
 
 .PHONY: bench
 bench: setup ## Measure: remote against native OpenCL, the extender, kube-scheduler with it (release build)
