@@ -160,7 +160,12 @@ impl Session {
 
     /// Shared memory for a buffer; `None` if the buffer has to lie at the manager.
     pub(crate) fn storage(&self, len: usize) -> Option<Range> {
-        self.segments.take(self, Purpose::Storage, len, Awaited::Yes)
+        self.segments.take_storage(self, len)
+    }
+
+    /// Whether buffers of less than a page can lie in shared memory.
+    pub(crate) fn small_buffers_share_pages(&self) -> bool {
+        self.segments.small_buffers_share_pages()
     }
 
     /// Releases shared memory that isn't needed any more. To be called when a buffer in shared memory was destroyed.

@@ -78,8 +78,8 @@ pub fn serve(
     let Manager { shared, config, processes, .. } = &*manager;
     if config.shared_memory == SharedMemory::On && processes.is_none() {
         // The probe runs now, so that the first client need not wait for it.
-        let in_place = shared.inventory.works_in_shared_memory();
-        tracing::debug!(in_place, "Buffers in shared memory were tried");
+        let alignment = shared.inventory.storage_alignment();
+        tracing::debug!(?alignment, "Buffers in shared memory were tried");
     }
     let connections = Connections::with_unproven(shared.governor.unproven());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -11,6 +11,10 @@ pub const PAGE_BYTES: u64 = 4096;
 /// The offset of a range is a multiple of this: a cache line, so that vendors copy at full speed.
 pub const RANGE_ALIGNMENT: u64 = 64;
 
+/// The finest alignment of a buffer's storage in bytes: the size of the largest type of OpenCL C, `double16`, and
+/// the alignment that the known CPU runtimes state for sub-buffers.
+pub const STORAGE_ALIGNMENT: u64 = 128;
+
 /// Greatest size of a segment, in bytes.
 pub const MAX_SEGMENT_BYTES: u64 = 4 << 30;
 
@@ -44,7 +48,7 @@ pub enum RangeError {
     /// The range has no bytes.
     #[error("a range of a segment is empty")]
     Empty,
-    /// The offset is not a multiple of [`RANGE_ALIGNMENT`], or of [`PAGE_BYTES`] for a buffer's storage.
+    /// The offset is not a multiple of [`RANGE_ALIGNMENT`], or of the manager's alignment for a buffer's storage.
     #[error("a range begins at {0}, where none begins")]
     Misaligned(u64),
     /// The range ends behind the segment, or its end overflows.
@@ -85,12 +89,13 @@ pub fn check_range(range: &v1::SegmentRange, segment_bytes: usize) -> Result<(us
     Ok((convert(range.offset)?, convert(range.length)?))
 }
 
-/// Checks the range of a buffer's storage, which must begin at a page and be as long as the buffer.
+/// Checks the range of a buffer's storage, which must begin at a multiple of `alignment` bytes and be as long as the
+/// buffer.
 ///
 /// # Errors
 /// [`RangeError::Misaligned`] or [`RangeError::Length`].
-pub fn check_storage(range: &v1::SegmentRange, buffer_bytes: u64) -> Result<(), RangeError> {
-    if !range.offset.is_multiple_of(PAGE_BYTES) {
+pub fn check_storage(range: &v1::SegmentRange, buffer_bytes: u64, alignment: u64) -> Result<(), RangeError> {
+    if !range.offset.is_multiple_of(alignment) {
         return Err(RangeError::Misaligned(range.offset));
     }
     if range.length == buffer_bytes { Ok(()) } else { Err(RangeError::Length) }
@@ -130,10 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn buffers_lie_in_whole_pages() {
-        assert_eq!(check_storage(&range(4096, 100), 100), Ok(()));
-        assert_eq!(check_storage(&range(64, 100), 100), Err(RangeError::Misaligned(64)));
-        assert_eq!(check_storage(&range(0, 100), 101), Err(RangeError::Length));
+    fn buffers_are_aligned_as_the_manager_demands() {
+        for alignment in [STORAGE_ALIGNMENT, PAGE_BYTES] {
+            assert_eq!(check_storage(&range(alignment, 100), 100, alignment), Ok(()));
+            assert_eq!(check_storage(&range(64, 100), 100, alignment), Err(RangeError::Misaligned(64)));
+            assert_eq!(check_storage(&range(0, 100), 101, alignment), Err(RangeError::Length));
+        }
+        assert_eq!(check_storage(&range(128, 100), 100, PAGE_BYTES), Err(RangeError::Misaligned(128)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod probe;
 
 use bytes::Bytes;
+use fpga_protocol::segments::STORAGE_ALIGNMENT;
 use fpga_protocol::v1;
 use fpga_vendor::{self as vendor, DeviceId, LoadError, PlatformId};
 use std::sync::OnceLock;
@@ -52,8 +53,8 @@ pub struct Device {
 pub struct Inventory {
     platforms: Vec<v1::Platform>,
     devices: Vec<Device>,
-    /// Whether the buffers of all devices can lie in shared memory; determined at first use.
-    in_shared_memory: OnceLock<bool>,
+    /// The alignment of buffers in shared memory, for all devices; determined at first use.
+    storage_alignment: OnceLock<Option<u64>>,
 }
 
 /// The reason why a runtime can't be served.
@@ -78,7 +79,7 @@ impl Inventory {
     pub fn read() -> Result<Self, InventoryError> {
         vendor::load()?;
         let mut inventory =
-            Self { platforms: Vec::new(), devices: Vec::new(), in_shared_memory: OnceLock::new() };
+            Self { platforms: Vec::new(), devices: Vec::new(), storage_alignment: OnceLock::new() };
         for platform in vendor::platforms().map_err(InventoryError::Platforms)? {
             inventory.add(platform);
         }
@@ -108,15 +109,18 @@ impl Inventory {
         &self.platforms
     }
 
-    /// Whether the buffers of all devices can lie in shared memory.
+    /// The alignment in bytes with which the buffers of all devices can lie in shared memory; `None` if they can't.
     #[must_use]
-    pub fn works_in_shared_memory(&self) -> bool {
-        // A board that is reconfigured as a whole has memory of its own.
-        let all = || {
-            !vendor::objects_are_remembered()
-                && self.devices.iter().all(|device| probe::works_in_shared_memory(device.vendor))
+    pub fn storage_alignment(&self) -> Option<u64> {
+        let coarsest = || {
+            // A board that is reconfigured as a whole has memory of its own.
+            if vendor::objects_are_remembered() {
+                return None;
+            }
+            let mut each = self.devices.iter().map(|device| probe::storage_alignment(device.vendor));
+            each.try_fold(STORAGE_ALIGNMENT, |coarsest, alignment| Some(coarsest.max(alignment?)))
         };
-        *self.in_shared_memory.get_or_init(all)
+        *self.storage_alignment.get_or_init(coarsest)
     }
 
     /// The device with this id.

@@ -240,11 +240,14 @@ impl Session {
     pub async fn run(mut self, mut input: UnboundedReceiver<Input>, client: impl Incoming) {
         let mut client = WithRing::new(client);
         let side_key = self.side_key();
+        let storage_alignment =
+            if side_key.is_empty() { None } else { self.shared.inventory.storage_alignment() };
         self.outgoing.welcome(v1::Welcome {
             session: self.id.0.to_string(),
             platforms: self.shared.inventory.platforms().to_vec(),
             manager_ns: clock::now_ns(),
-            buffers_in_segments: !side_key.is_empty() && self.shared.inventory.works_in_shared_memory(),
+            buffers_in_segments: storage_alignment.is_some(),
+            storage_alignment: storage_alignment.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0),
             ring_words: if side_key.is_empty() || !command_ring::is_wanted() { 0 } else { RING_WORDS },
             side_key,
             buffer_rects: true,

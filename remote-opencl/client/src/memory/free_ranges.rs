@@ -1,13 +1,8 @@
-//! The free pages of a segment. A range is taken from the smallest free range that is long enough, and neighbouring
-//! free ranges join. No memory is touched here, and the time of each step grows only logarithmically with the
+//! The free ranges of a segment, in units of a page or less. A range is taken from the smallest free range that is
+//! long enough, and neighbouring free ranges join. No memory is touched here, and the time of each step grows only logarithmically with the
 //! number of ranges.
 
-use fpga_protocol::segments::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Size of a page in bytes.
-#[expect(clippy::cast_possible_truncation, reason = "4096")]
-const PAGE: usize = PAGE_BYTES as usize;
 
 /// The free ranges of one segment.
 #[derive(Debug)]
@@ -17,6 +12,8 @@ pub(crate) struct FreeRanges {
     /// The same ranges, as pairs of length and offset.
     by_length: BTreeSet<(usize, usize)>,
     len: usize,
+    /// Offsets and lengths are multiples of this many bytes.
+    unit: usize,
     /// No byte from this offset on was ever taken, so all of them are zero.
     touched: usize,
 }
@@ -30,23 +27,23 @@ pub(crate) struct TakenRange {
 }
 
 impl FreeRanges {
-    /// The ranges of an untouched segment of `len` bytes, which is a multiple of a page.
-    pub(crate) fn new(len: usize) -> Self {
-        let mut free = Self { by_offset: BTreeMap::new(), by_length: BTreeSet::new(), len, touched: 0 };
+    /// The ranges of an untouched segment of `len` bytes, which is a multiple of `unit`.
+    pub(crate) fn new(len: usize, unit: usize) -> Self {
+        let mut free = Self { by_offset: BTreeMap::new(), by_length: BTreeSet::new(), len, unit, touched: 0 };
         free.insert(0, len);
         free
     }
 
     /// Takes `len` bytes from the smallest range that has them.
     pub(crate) fn take(&mut self, len: usize) -> Option<TakenRange> {
-        let pages = len.checked_next_multiple_of(PAGE).filter(|pages| *pages > 0)?;
-        let (found, offset) = self.by_length.range((pages, 0)..).next().copied()?;
+        let whole = len.checked_next_multiple_of(self.unit).filter(|whole| *whole > 0)?;
+        let (found, offset) = self.by_length.range((whole, 0)..).next().copied()?;
         self.remove(offset);
-        if found > pages {
-            self.insert(offset + pages, found - pages);
+        if found > whole {
+            self.insert(offset + whole, found - whole);
         }
         let used_before = self.touched.saturating_sub(offset).min(len);
-        self.touched = self.touched.max(offset + pages);
+        self.touched = self.touched.max(offset + whole);
         Some(TakenRange { offset, used_before })
     }
 
@@ -57,7 +54,7 @@ impl FreeRanges {
 
     /// Frees a range that [`Self::take`] returned for `len` bytes.
     pub(crate) fn give_back(&mut self, offset: usize, len: usize) {
-        let (mut begin, mut end) = (offset, offset + len.next_multiple_of(PAGE));
+        let (mut begin, mut end) = (offset, offset + len.next_multiple_of(self.unit));
         if let Some((before, found)) = self.by_offset.range(..begin).next_back().map(|(a, b)| (*a, *b))
             && before + found == begin
         {
@@ -87,9 +84,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const PAGE: usize = 4096;
+
     #[test]
     fn what_was_never_taken_is_zero_still() {
-        let mut free = FreeRanges::new(3 * PAGE);
+        let mut free = FreeRanges::new(3 * PAGE, PAGE);
         assert_eq!(free.take(PAGE), Some(TakenRange { offset: 0, used_before: 0 }));
         free.give_back(0, PAGE);
         assert_eq!(free.take(3 * PAGE), Some(TakenRange { offset: 0, used_before: PAGE }));
@@ -97,7 +96,7 @@ mod tests {
 
     #[test]
     fn neighbours_join_whichever_comes_back_first() {
-        let mut free = FreeRanges::new(3 * PAGE);
+        let mut free = FreeRanges::new(3 * PAGE, PAGE);
         let taken: Vec<_> = (0..3).map(|_| free.take(1).unwrap().offset).collect();
         assert_eq!(taken, [0, PAGE, 2 * PAGE]);
         assert_eq!(free.take(1), None);
@@ -113,10 +112,11 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_that_are_taken_never_overlap_and_all_comes_back(
+            unit in prop::sample::select(vec![128, PAGE]),
             steps in prop::collection::vec((any::<bool>(), 1_usize..5 * PAGE), 1..100),
         ) {
             let whole = 16 * PAGE;
-            let mut free = FreeRanges::new(whole);
+            let mut free = FreeRanges::new(whole, unit);
             let mut taken: Vec<(usize, usize)> = Vec::new();
             let mut dirty = vec![false; whole];
             for (take, len) in steps {
@@ -125,7 +125,7 @@ mod tests {
                     let touched = dirty.iter().rposition(|dirty| *dirty).map_or(0, |last| last + 1);
                     prop_assert!(used_before >= touched.saturating_sub(offset).min(len));
                     dirty[offset..offset + len].fill(true);
-                    prop_assert!(offset % PAGE == 0 && offset + len <= whole);
+                    prop_assert!(offset % unit == 0 && offset + len <= whole);
                     for (other, its) in &taken {
                         prop_assert!(offset + len <= *other || other + its <= offset);
                     }

@@ -3,7 +3,8 @@
 //! `FPGA_SHARED_MEMORY=off`) [`Segments::take`] returns `None`, and the data travels in messages.
 //!
 //! Segments for data in transit stay for the session, since the first touch of a page costs as much as copying it;
-//! ranges of them are taken and given back. Only this session and its manager have access to a segment.
+//! ranges of them are taken and given back. Buffers of less than a page share pages, in segments of their own. Only
+//! this session and its manager have access to a segment.
 
 use crate::base::sync::lock;
 use crate::error::Result;
@@ -11,14 +12,27 @@ use crate::memory::fd_channel::FdChannel;
 use crate::memory::free_ranges::{FreeRanges, TakenRange};
 use crate::memory::host_memory::{Awaited, HostSource, HostTarget, MemoryOwner};
 use crate::memory::mapping::Mapping;
-use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES};
+use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES, RANGE_ALIGNMENT};
 use fpga_protocol::v1::{self, call::Method};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-/// Smallest size of a segment in bytes, so that small ranges share a segment.
+/// Size of a page in bytes.
+#[expect(clippy::cast_possible_truncation, reason = "4096")]
+const PAGE: usize = PAGE_BYTES as usize;
+
+/// The finest unit of ranges that a manager can ask for, in bytes.
+#[expect(clippy::cast_possible_truncation, reason = "64")]
+const FINEST_UNIT: usize = RANGE_ALIGNMENT as usize;
+
+/// Size in bytes up to which segments grow, so that ranges share a segment. A larger range has one of its own.
 const SEGMENT_BYTES: u64 = 8 << 20;
+
+/// Sizes of the first segments of buffers in bytes. A session that needs more gets twice as much each time, so a
+/// program with few buffers waits for few pages.
+const FIRST_STORAGE_BYTES: u64 = 1 << 20;
+const FIRST_SMALL_STORAGE_BYTES: u64 = 64 << 10;
 
 /// Greatest sum of the sizes of a session's segments for data in transit, in bytes. Further data travels in messages.
 const STAGING_BYTES: u64 = 256 << 20;
@@ -34,8 +48,10 @@ const REFUSAL_REMEMBERED: Duration = Duration::from_secs(5);
 pub(crate) enum Purpose {
     /// Data in transit.
     Staging,
-    /// The memory of a buffer.
+    /// The memory of a buffer of a page or more.
     Storage,
+    /// The memory of a smaller buffer.
+    SmallStorage,
 }
 
 /// The calls to the manager that segments need. The session makes them.
@@ -78,8 +94,8 @@ struct RequestedSegment {
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Arc<Segment>>,
-    /// Sum of the segments' sizes in bytes, for staging and for storage.
-    bytes: [u64; 2],
+    /// Sum of the segments' sizes in bytes for each [`Purpose`].
+    bytes: [u64; 3],
     /// The smallest size that the manager refused lately, and the time of its last refusal.
     refused: Option<(u64, Instant)>,
 }
@@ -92,7 +108,7 @@ struct Segment {
     free: Mutex<FreeRanges>,
 }
 
-/// A range of whole pages in a segment. The range has one owner until it is dropped.
+/// A range of a segment. The range has one owner until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Range {
     segment: Arc<Segment>,
@@ -103,17 +119,49 @@ pub(crate) struct Range {
     used_before: usize,
 }
 
-/// Whether buffers can lie in shared memory.
+/// Where buffers can lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum BufferPlacement {
+    /// No buffer can lie in shared memory.
     #[default]
     AtManager,
-    InSegments,
+    /// Buffers can lie in shared memory, in whole pages.
+    InPages,
+    /// Buffers can lie in shared memory. Those of less than a page begin at a multiple of `unit` bytes.
+    InUnits { unit: usize },
+}
+
+impl BufferPlacement {
+    /// The placement by a manager's Welcome.
+    pub(crate) fn of(welcome: &v1::Welcome) -> Self {
+        let unit = welcome.storage_alignment as usize;
+        match unit {
+            _ if !welcome.buffers_in_segments => Self::AtManager,
+            FINEST_UNIT..PAGE if unit.is_power_of_two() => Self::InUnits { unit },
+            _ => Self::InPages,
+        }
+    }
 }
 
 impl Segments {
     pub(crate) fn new(fd_channel: Option<FdChannel>, buffers: BufferPlacement) -> Self {
         Self { fd_channel, buffers, ..Self::default() }
+    }
+
+    /// The range for a buffer of `len` bytes, with arbitrary content; `None` if the buffer has to lie at the manager.
+    /// Waits for a segment if there is no room.
+    pub(crate) fn take_storage(&self, calls: &impl SegmentCalls, len: usize) -> Option<Range> {
+        let purpose = match self.buffers {
+            BufferPlacement::AtManager => return None,
+            BufferPlacement::InUnits { .. } if len < PAGE => Purpose::SmallStorage,
+            BufferPlacement::InUnits { .. } | BufferPlacement::InPages => Purpose::Storage,
+        };
+        self.take(calls, purpose, len, Awaited::Yes)
+    }
+
+    /// Whether buffers of less than a page share pages.
+    pub(crate) fn small_buffers_share_pages(&self) -> bool {
+        matches!(self.buffers, BufferPlacement::InUnits { .. })
     }
 
     /// A range of `len` bytes with arbitrary content; `None` if the data has to travel in messages. If there is no
@@ -127,9 +175,6 @@ impl Segments {
         awaited: Awaited,
     ) -> Option<Range> {
         let fd_channel = self.fd_channel.as_ref()?;
-        if purpose == Purpose::Storage && self.buffers == BufferPlacement::AtManager {
-            return None;
-        }
         if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
@@ -141,7 +186,8 @@ impl Segments {
         if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
-        let bytes = (len as u64).checked_next_multiple_of(PAGE_BYTES)?.max(SEGMENT_BYTES);
+        let usual = lock(&self.state).next_segment_bytes(purpose);
+        let bytes = (len as u64).checked_next_multiple_of(PAGE_BYTES)?.max(usual);
         self.request(calls, &mut requested, purpose, bytes);
         if awaited == Awaited::No {
             calls.push_out();
@@ -199,7 +245,11 @@ impl Segments {
                 }
             }
         };
-        let created = reply.and_then(|reply| created(calls, fd_channel, (id, purpose, bytes), &reply));
+        let unit = match (purpose, self.buffers) {
+            (Purpose::SmallStorage, BufferPlacement::InUnits { unit }) => unit,
+            _ => PAGE,
+        };
+        let created = reply.and_then(|reply| created(calls, fd_channel, (id, purpose, bytes, unit), &reply));
         let mut state = lock(&self.state);
         match created {
             Some(segment) => {
@@ -230,24 +280,40 @@ impl State {
     }
 
     fn bytes_of(&mut self, purpose: Purpose) -> &mut u64 {
-        let [staging, storage] = &mut self.bytes;
+        let [staging, storage, small] = &mut self.bytes;
         match purpose {
             Purpose::Staging => staging,
             Purpose::Storage => storage,
+            Purpose::SmallStorage => small,
         }
     }
 
+    /// Size of the next segment in bytes, unless a range needs more.
+    fn next_segment_bytes(&mut self, purpose: Purpose) -> u64 {
+        let first = match purpose {
+            Purpose::Staging => SEGMENT_BYTES,
+            Purpose::Storage => FIRST_STORAGE_BYTES,
+            Purpose::SmallStorage => FIRST_SMALL_STORAGE_BYTES,
+        };
+        (*self.bytes_of(purpose)).clamp(first, SEGMENT_BYTES)
+    }
+
     fn trim(&mut self) -> Vec<u64> {
-        let [_, storage] = &mut self.bytes;
-        if *storage <= KEPT_BYTES {
+        let bytes = &mut self.bytes;
+        if bytes[1..].iter().sum::<u64>() <= KEPT_BYTES {
             return Vec::new();
         }
         let gone = self.all.extract_if(.., |segment| {
-            let bytes = segment.mapping.len() as u64;
-            // No range of the segment exists, and no range can be taken without this state's lock.
-            let unused = segment.purpose == Purpose::Storage && lock(&segment.free).is_whole();
-            let goes = *storage > KEPT_BYTES && unused;
-            *storage -= if goes { bytes } else { 0 };
+            let [_, storage, small] = &mut *bytes;
+            let kept = *storage + *small;
+            let its_kind = match segment.purpose {
+                Purpose::Staging => return false,
+                Purpose::Storage => storage,
+                Purpose::SmallStorage => small,
+            };
+            // No range of an unused segment exists, and no range can be taken without this state's lock.
+            let goes = kept > KEPT_BYTES && lock(&segment.free).is_whole();
+            *its_kind -= if goes { segment.mapping.len() as u64 } else { 0 };
             goes
         });
         let gone: Vec<_> = gone.map(|segment| segment.id).collect();
@@ -259,7 +325,7 @@ impl State {
 
     fn may_request(&mut self, purpose: Purpose, bytes: u64) -> bool {
         self.refused = self.refused.filter(|(_, since)| since.elapsed() < REFUSAL_REMEMBERED);
-        let enough = purpose == Purpose::Storage || *self.bytes_of(purpose) + bytes <= STAGING_BYTES;
+        let enough = purpose != Purpose::Staging || *self.bytes_of(purpose) + bytes <= STAGING_BYTES;
         enough
             && bytes <= MAX_SEGMENT_BYTES
             && self.all.len() < MAX_SEGMENTS
@@ -267,11 +333,11 @@ impl State {
     }
 }
 
-/// The segment with this id, purpose and size, if the reply is a success.
+/// The segment with this id, purpose, size and unit of ranges, if the reply is a success.
 fn created(
     calls: &impl SegmentCalls,
     fd_channel: &FdChannel,
-    (id, purpose, bytes): (u64, Purpose, u64),
+    (id, purpose, bytes, unit): (u64, Purpose, u64, usize),
     reply: &v1::Reply,
 ) -> Option<Segment> {
     if reply.status != 0 {
@@ -280,7 +346,7 @@ fn created(
     }
     let len = usize::try_from(bytes).ok()?;
     match fd_channel.receive(id).and_then(|fd| Mapping::new(&fd, len)) {
-        Ok(mapping) => Some(Segment { id, purpose, mapping, free: Mutex::new(FreeRanges::new(len)) }),
+        Ok(mapping) => Some(Segment { id, purpose, mapping, free: Mutex::new(FreeRanges::new(len, unit)) }),
         Err(error) => {
             tracing::warn!(%error, "A segment can't be used");
             calls.release(id);

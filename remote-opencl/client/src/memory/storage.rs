@@ -11,8 +11,8 @@ use crate::memory::segments::Range;
 use ownership::{Reads, Users};
 use std::sync::Mutex;
 
-/// Smallest buffer in shared memory, in bytes. Smaller ones aren't worth the pages, unless the application wants
-/// host memory.
+/// Smallest buffer in shared memory, in bytes, at a manager that demands whole pages. Smaller ones aren't worth the
+/// pages, unless the application wants host memory.
 pub(crate) const SMALLEST: usize = 64 << 10;
 
 /// The location of a buffer, and the commands that use it.

@@ -82,7 +82,9 @@ impl Buffer {
         }
         let session = context.session();
         session.check(ClError::DEVICE_NOT_AVAILABLE)?;
-        let shared = size >= storage::SMALLEST || flags & cl::MEM_ALLOC_HOST_PTR != 0;
+        let shared = session.small_buffers_share_pages()
+            || size >= storage::SMALLEST
+            || flags & cl::MEM_ALLOC_HOST_PTR != 0;
         let storage = if shared { storage_with(session, size, &initial) } else { None };
         let (content, application) = match initial {
             Initial::Nothing => (None, None),

@@ -37,8 +37,18 @@ pub struct Event {
     context: Arc<Context>,
     queue: Option<Arc<Queue>>,
     command_type: u32,
+    known_to: KnownTo,
     status: AtomicI32,
     inner: Mutex<Inner>,
+}
+
+/// Who knows the id of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KnownTo {
+    /// The manager, which has to hear when the event is dropped.
+    Manager,
+    /// This process alone, which executed the command.
+    Client,
 }
 
 #[derive(Default)]
@@ -102,6 +112,7 @@ impl Event {
             context: Arc::clone(context),
             queue: None,
             command_type: cl::COMMAND_USER,
+            known_to: KnownTo::Manager,
             status: AtomicI32::new(cl::SUBMITTED),
             inner: Mutex::default(),
         }))
@@ -114,8 +125,23 @@ impl Event {
             context: Arc::clone(queue.context()),
             queue: Some(Arc::clone(queue)),
             command_type,
+            known_to: KnownTo::Manager,
             status: AtomicI32::new(cl::QUEUED),
             inner: Mutex::new(Inner { times, uses, ..Inner::default() }),
+        })
+    }
+
+    /// The event of a command that this process executed itself, from `started` until now.
+    pub(crate) fn of_executed(queue: &Arc<Queue>, command_type: u32, started: u64) -> Arc<Self> {
+        let times = Profiling { queued: started, submitted: started, started, ended: now_ns() };
+        Arc::new(Self {
+            id: queue.session().new_id(),
+            context: Arc::clone(queue.context()),
+            queue: Some(Arc::clone(queue)),
+            command_type,
+            known_to: KnownTo::Client,
+            status: AtomicI32::new(cl::COMPLETE),
+            inner: Mutex::new(Inner { times, ..Inner::default() }),
         })
     }
 
@@ -224,7 +250,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        self.context.session().release_event(self.id);
+        if self.known_to == KnownTo::Manager {
+            self.context.session().release_event(self.id);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads in place: a large read of a buffer in shared memory without a copy in the manager. The manager gets a
+//! Reads in place: a blocking or large read of a buffer in shared memory without a copy in the manager. The manager gets a
 //! marker in the queue's order. When the marker has completed, the client copies the bytes, and then the read's
 //! event completes.
 //!
@@ -11,8 +11,8 @@ use crate::session::Session;
 use fpga_protocol::v1::{self, call::Method};
 use std::sync::Arc;
 
-/// Smallest read in place, in bytes. A smaller read is copied twice instead, so that later commands don't wait for
-/// a message.
+/// Smallest read in place, in bytes, for which the program does not wait. A smaller one is copied twice instead, so
+/// that later commands don't wait for a message.
 pub(crate) const IN_PLACE_FROM: usize = 512 << 10;
 
 /// A read in place that has not ended. Dropping it lets the commands run that wait for it.

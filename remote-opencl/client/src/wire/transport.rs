@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     pub(crate) offset: Offset,
     /// The channel over which descriptors of shared memory come; `None` if there is none.
     pub(crate) fd_channel: Option<FdChannel>,
-    /// Whether buffers can lie in shared memory.
+    /// Where buffers can lie.
     pub(crate) buffers: BufferPlacement,
     pub(crate) rects: RectCommands,
     /// Kept alive, since the connection may end with its last handle.
@@ -89,15 +89,14 @@ async fn connect_alone(
     let offset = Offset::new(welcome.manager_ns, now_ns());
     outbox.start_sending(0)?;
     let fd_channel = open_fd_channel(&address, &welcome.side_key).await;
-    let (key, grace) = (welcome.resume_key, Duration::from_millis(welcome.grace_ms));
+    let (key, grace) = (welcome.resume_key.clone(), Duration::from_millis(welcome.grace_ms));
     let resumable = if resumable && !key.is_empty() {
         outbox.enable_replay();
         Some(ResumableConnection { address, resolved, keepalive, key, grace })
     } else {
         None
     };
-    let buffers =
-        if welcome.buffers_in_segments { BufferPlacement::InSegments } else { BufferPlacement::AtManager };
+    let buffers = BufferPlacement::of(&welcome);
     let rects = if welcome.buffer_rects { RectCommands::Known } else { RectCommands::Unknown };
     let inbox = Inbox { stream, ring: None };
     let platforms = welcome.platforms;

@@ -9,7 +9,7 @@ use crate::quotas::Resource;
 use crate::segments::CreateError;
 use crate::transfers::{TransferError, join};
 use bytes::Bytes;
-use fpga_protocol::segments::check_storage;
+use fpga_protocol::segments::{PAGE_BYTES, check_storage};
 use fpga_protocol::v1;
 use fpga_vendor::SharedBytes;
 use fpga_vendor::{ClError, ClResult};
@@ -53,7 +53,9 @@ impl Calls<'_> {
         };
         let storage = match &create.storage {
             Some(range) => {
-                check_storage(range, create.size).map_err(TransferError::from)?;
+                // Where no buffer can lie in shared memory, every storage is refused below.
+                let alignment = self.inventory.storage_alignment().unwrap_or(PAGE_BYTES);
+                check_storage(range, create.size, alignment).map_err(TransferError::from)?;
                 Some(self.transfers.segments.slice(range).map_err(TransferError::from)?)
             }
             None => None,
@@ -80,7 +82,7 @@ impl Calls<'_> {
         let flags = create.flags & DEVICE_FLAGS;
         let one = self.account.charge(Resource::Buffers, 1)?;
         if let Some(slice) = storage {
-            if initial.is_some() || !self.inventory.works_in_shared_memory() {
+            if initial.is_some() || self.inventory.storage_alignment().is_none() {
                 return Err(ClError::INVALID_VALUE);
             }
             // The segment's account has the memory already.

@@ -247,7 +247,7 @@ fn a_place_that_is_found_before_an_earlier_batch_goes_is_found_out() {
 fn two_users_of_a_page(broken: Broken) {
     const PAGE: usize = 4096;
     check(move || {
-        let (bytes, free) = (new_bytes(), Arc::new(Mutex::new(FreeRanges::new(PAGE))));
+        let (bytes, free) = (new_bytes(), Arc::new(Mutex::new(FreeRanges::new(PAGE, PAGE))));
         let pass = {
             let (bytes, free) = (Arc::clone(&bytes), Arc::clone(&free));
             move || {

@@ -2,7 +2,7 @@
 
 use crate::base::clock::now_ns;
 use crate::error::Result;
-use crate::memory::host_memory::{HostSource, HostTarget};
+use crate::memory::host_memory::{Awaited, HostSource, HostTarget};
 use crate::memory::storage::Storage;
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::event::{Event, Uses};
@@ -47,8 +47,8 @@ impl Queue {
         if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
             return Ok(event);
         }
-        let in_order = self.is_in_order();
-        if target.len() >= IN_PLACE_FROM && in_order && buffer.storage().is_some() {
+        let worthwhile = target.is_awaited() == Awaited::Yes || target.len() >= IN_PLACE_FROM;
+        if worthwhile && self.is_in_order() && buffer.storage().is_some() {
             let id = self.session().new_id();
             let in_place = Some(InPlaceRead::new(buffer, offset, id));
             let uses =
@@ -88,9 +88,7 @@ impl Queue {
         if !at_once(storage) {
             return None;
         }
-        let event = Event::of_command(self, self.session().new_id(), command_type, Uses::default());
-        event.completed_locally_since(started);
-        Some(event)
+        Some(Event::of_executed(self, command_type, started))
     }
 
     /// Whether a command without a wait list that is enqueued now would have to wait for an earlier command.

@@ -52,17 +52,6 @@ impl PendingCommand for Event {
 }
 
 impl Event {
-    /// Completes the event of a command that has nothing to do.
-    pub(crate) fn complete_locally(&self) {
-        self.completed_locally_since(now_ns());
-    }
-
-    /// Completes the event of a command that the client executed itself, from `started` until now.
-    pub(crate) fn completed_locally_since(&self, started: u64) {
-        self.submitted(started);
-        self.end(cl::COMPLETE, Some((started, now_ns())));
-    }
-
     /// Stores a read's data. Returns false unless there are exactly as many bytes as the read asked for.
     fn take_data(&self, data: Option<v1::Data>) -> bool {
         let wanted = {
