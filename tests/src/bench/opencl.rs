@@ -12,9 +12,10 @@ pub mod speed;
 use anyhow::{Result, bail};
 use comparison::Comparison;
 use plan::Row;
-use results::{Floor, LeftOut, Results, Runtime, memory_mib};
+use results::{Cause, Floor, LeftOut, Results, Runtime, memory_mib};
 use run::{Over, Programs};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The file with the results of all rows over all runtimes.
 const RESULTS: &str = "build/bench/opencl.json";
@@ -64,7 +65,6 @@ impl Args {
         let everything = self.rows.is_empty() && self.runtimes.join(",") == RUNTIMES;
         let out = self.out.or_else(|| everything.then(|| PathBuf::from(RESULTS)));
         let mut results = Results::begin(self.rounds, programs.build()?)?;
-        let mut failed = false;
         for runtime in &self.runtimes {
             let over = match programs.over(runtime) {
                 Ok(over) => over,
@@ -74,7 +74,7 @@ impl Args {
                 }
             };
             println!("\nruntime {runtime}, {} rounds at most, paths taking turns", self.rounds);
-            results.runtimes.push(measure(runtime, &over, &rows, self.rounds, &mut failed)?);
+            results.runtimes.push(measure(runtime, &over, &rows, self.rounds)?);
             // What has been measured is kept if a later runtime fails.
             save(&results, out.as_deref())?;
         }
@@ -84,7 +84,7 @@ impl Args {
         if results.runtimes.is_empty() {
             bail!("no runtime was measured; run: make setup");
         }
-        if failed {
+        if results.runtimes.iter().any(Runtime::has_failures) {
             bail!("not all rows were measured");
         }
         Ok(())
@@ -95,39 +95,39 @@ fn save(results: &Results, out: Option<&Path>) -> Result<()> {
     out.map_or(Ok(()), |out| results.save(out))
 }
 
-/// Measures the rows over one runtime. A program that fails takes its rows along and sets `failed`; the others go on.
-fn measure(name: &str, over: &Over<'_>, rows: &[Row], rounds: u32, failed: &mut bool) -> Result<Runtime> {
+/// Measures the rows over one runtime. Where a program fails its rows are left out, and the others go on.
+fn measure(name: &str, over: &Over<'_>, rows: &[Row], rounds: u32) -> Result<Runtime> {
+    let begin = Instant::now();
     let mut floors = floors::measure()?;
     let (mut compared, mut left_out) = (Vec::new(), Vec::new());
     println!("{}", Comparison::header());
     for (run, rows) in rows::runs(rows) {
-        let titles: Vec<String> = rows.iter().map(|row| row.title.to_owned()).collect();
         let free_mib = memory_mib("MemAvailable")?;
-        if free_mib < run.needs_mib {
+        let (cause, why) = if free_mib < run.needs_mib {
             let why = format!("{free_mib} MiB of memory are free, {} MiB are needed", run.needs_mib);
-            println!("{}: not measured, {why}", titles.join(", "));
-            left_out.push(LeftOut { rows: titles, why });
-            continue;
-        }
-        match over.compare(run, &rows, rounds) {
-            Ok(comparisons) => {
-                for comparison in &comparisons {
-                    println!("{}", comparison.line());
+            (Cause::TooLittleMemory, why)
+        } else {
+            match over.compare(run, &rows, rounds) {
+                Ok(comparisons) => {
+                    for comparison in &comparisons {
+                        println!("{}", comparison.line());
+                    }
+                    compared.extend(comparisons);
+                    continue;
                 }
-                compared.extend(comparisons);
+                Err(error) => (Cause::Failed, format!("{error:#}")),
             }
-            Err(error) => {
-                println!("{}: not measured, {error:#}", titles.join(", "));
-                *failed = true;
-                left_out.push(LeftOut { rows: titles, why: format!("{error:#}") });
-            }
-        }
+        };
+        let rows: Vec<String> = rows.iter().map(|row| row.title.to_owned()).collect();
+        println!("{}: not measured, {why}", rows.join(", "));
+        left_out.push(LeftOut { rows, cause, why });
     }
     for (floor, again) in floors.iter_mut().zip(floors::measure()?) {
         floor.p50_us.extend(again.p50_us);
         floor.p99_us.extend(again.p99_us);
         println!("{}", told(floor));
     }
+    println!("took {} s", begin.elapsed().as_secs());
     Ok(Runtime { name: name.to_owned(), floors, rows: compared, left_out })
 }
 

@@ -176,7 +176,7 @@ impl Comparison {
     /// The head of the printed table.
     pub fn header() -> String {
         format!(
-            "{:<34} {:<5} {:>10} {:>10} {:>23} {:>26} {:<22} {:>9} {:>9}  {:<20}",
+            "{:<36} {:<5} {:>10} {:>10} {:>23} {:>26} {:<22} {:>9} {:>9}  {:<20}",
             "row (p50)",
             "path",
             "native",
@@ -213,13 +213,13 @@ impl Comparison {
             },
         );
         format!(
-            "{:<34} {:<5} {:>10} {:>10} {:>23} {:>26} {:<22} {:>9} {:>9}  {}",
+            "{:<36} {:<5} {:>10} {:>10} {:>23} {:>26} {:<22} {:>9} {:>9}  {}",
             self.title,
             self.path.name(),
             figure_of(self.native.p50),
             figure_of(self.ours.p50),
             ratio,
-            format!("{figure:+.1} ({least:+.1} to {most:+.1})"),
+            format!("{} ({} to {})", signed(figure), signed(least), signed(most)),
             goal,
             p99(self.native),
             p99(self.ours),
@@ -236,6 +236,12 @@ pub fn told(figure: f64) -> String {
         _ => 2,
     };
     format!("{figure:.digits$}")
+}
+
+/// A difference as text, with its sign.
+pub fn signed(difference: f64) -> String {
+    let sign = if difference > 0.0 { "+" } else { "" };
+    format!("{sign}{}", told(difference))
 }
 
 #[cfg(test)]

@@ -90,10 +90,10 @@ pub fn measure() -> Result<Vec<Floor>> {
         Floor { name: name.to_owned(), p50_us: p50, p99_us: p99 }
     };
     Ok(vec![
-        floor("two threads wake one another (futex)", &wakes(ROUND_TRIPS)?),
+        floor("two threads wake one another", &wakes(ROUND_TRIPS)?),
         floor("bare tonic round trip, unix", &round_trips(Socket::Unix, ROUND_TRIPS)?),
         floor("bare tonic round trip, TCP", &round_trips(Socket::Tcp, ROUND_TRIPS)?),
-        floor("64 MiB over a raw TCP socket, there and back", &raw_there_and_back(BULK, BULK_ROUNDS)?),
+        floor("64 MiB there and back over raw TCP", &raw_there_and_back(BULK, BULK_ROUNDS)?),
     ])
 }
 

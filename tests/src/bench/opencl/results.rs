@@ -52,7 +52,18 @@ pub struct Floor {
 pub struct LeftOut {
     /// Titles of the rows.
     pub rows: Vec<String>,
+    pub cause: Cause,
     pub why: String,
+}
+
+/// Why rows have no figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The machine is too small.
+    TooLittleMemory,
+    /// A program failed.
+    Failed,
 }
 
 impl Machine {
@@ -143,6 +154,11 @@ impl Results {
 }
 
 impl Runtime {
+    /// Whether a program failed.
+    pub fn has_failures(&self) -> bool {
+        self.left_out.iter().any(|left_out| left_out.cause == Cause::Failed)
+    }
+
     fn merge(&mut self, newer: Self) {
         for row in newer.rows {
             self.left_out.retain(|left_out| !left_out.rows.contains(&row.title));

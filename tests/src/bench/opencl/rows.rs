@@ -144,24 +144,24 @@ pub const ROWS: &[Row] = &[
         goals: &[(Path::Unix, Goal::added(100.0))],
     },
     kernel("product-64", "product 64", ("product_64_p50_us", "product_64_p99_us")),
+    kernel("product-128", "product 128", ("product_128_p50_us", "product_128_p99_us")),
+    kernel("product-256", "product 256", ("product_256_p50_us", "product_256_p99_us")),
+    kernel("sobel-512", "Sobel 512 × 512", ("sobel_512_p50_us", "sobel_512_p99_us")),
     kernel(
         "product-64-launch",
         "product 64, kernel + finish",
         ("product_64_launch_p50_us", "product_64_launch_p99_us"),
     ),
-    kernel("product-128", "product 128", ("product_128_p50_us", "product_128_p99_us")),
     kernel(
         "product-128-launch",
         "product 128, kernel + finish",
         ("product_128_launch_p50_us", "product_128_launch_p99_us"),
     ),
-    kernel("product-256", "product 256", ("product_256_p50_us", "product_256_p99_us")),
     kernel(
         "product-256-launch",
         "product 256, kernel + finish",
         ("product_256_launch_p50_us", "product_256_launch_p99_us"),
     ),
-    kernel("sobel-512", "Sobel 512 × 512", ("sobel_512_p50_us", "sobel_512_p99_us")),
     kernel(
         "sobel-512-launch",
         "Sobel 512 × 512, kernel + finish",

@@ -1,6 +1,6 @@
 //! `fpga-bench speed`: writes the tables of remote-opencl/docs/speed.md from the results of `fpga-bench opencl`.
 
-use super::comparison::{Comparison, Verdict, told};
+use super::comparison::{Comparison, Verdict, signed, told};
 use super::plan::{Judged, Path};
 use super::results::{Floor, Results, Runtime};
 use super::rows::ROWS;
@@ -12,7 +12,41 @@ use std::path::PathBuf;
 const BEGIN: &str = "<!-- The tables are written by `fpga-bench speed`: begin -->";
 const END: &str = "<!-- The tables are written by `fpga-bench speed`: end -->";
 
-/// The rows that are shown for gRPC and TCP, too.
+/// A line of the first table: rows with the same goal, whose extremes are shown where they are several.
+struct Line {
+    title: &'static str,
+    rows: &'static [&'static str],
+}
+
+/// The lines of the first table. `make bench` prints each row.
+const LINES: &[Line] = &[
+    Line { title: "null kernel + finish", rows: &["null"] },
+    Line { title: "pipelined launch, each", rows: &["pipelined"] },
+    Line { title: "write 4 B, kernel, read 4 B", rows: &["write-kernel-read"] },
+    Line {
+        title: "write + read, 64 B to 32 KiB",
+        rows: &["write-read-64b", "write-read-1k", "write-read-4k", "write-read-16k", "write-read-32k"],
+    },
+    Line {
+        title: "write + read, 64 KiB to 1 GiB",
+        rows: &["write-read-64k", "write-read-1m", "write-read-4m", "write-read-64m", "write-read-1g"],
+    },
+    Line { title: "write + read a 1080p rectangle, pitched", rows: &["rect-1080p"] },
+    Line { title: "map, touch, unmap 64 MiB", rows: &["map-64m"] },
+    Line {
+        title: "product 64 to 256, Sobel 512",
+        rows: &["product-64", "product-128", "product-256", "sobel-512"],
+    },
+    Line {
+        title: "the same, kernel + finish",
+        rows: &["product-64-launch", "product-128-launch", "product-256-launch", "sobel-512-launch"],
+    },
+    Line { title: "Sobel 1080p, product 512", rows: &["sobel-1080p", "product-512"] },
+    Line { title: "the same, 8 clients of one's rate", rows: &["sobel-8-of-one", "product-8-of-one"] },
+    Line { title: "wake-ups in 5 s without work", rows: &["idle-wake-ups"] },
+];
+
+/// The rows of the second table.
 const OTHER_PATHS: &[&str] =
     &["null", "pipelined", "write-kernel-read", "write-read-4k", "write-read-64m", "sobel-1080p"];
 
@@ -43,7 +77,9 @@ impl Args {
         let document = std::fs::read_to_string(&self.into).with_context(|| format!("can't read {into}"))?;
         let document = replaced(&document, &tables(&results))
             .with_context(|| format!("{into} lacks the line {BEGIN:?} or {END:?}"))?;
-        std::fs::write(&self.into, document).with_context(|| format!("can't write {into}"))
+        std::fs::write(&self.into, document).with_context(|| format!("can't write {into}"))?;
+        println!("{into} has the tables of {}", results.day);
+        Ok(())
     }
 }
 
@@ -75,10 +111,15 @@ fn tables(results: &Results) -> String {
         let _ = writeln!(text, "|---|{}", "---|".repeat(first.matches('|').count() + names.len()));
     };
     head(&mut text, "on one node | goal");
-    for row in ROWS {
-        let Some(goal) = row.goal(Path::Unix) else { continue };
-        let first = format!("{} | {}", row.title, goal.told(row.figure.unit));
-        line(&mut text, &first, runtimes, |runtime| find(runtime, row.name, Path::Unix).map(cell));
+    for Line { title, rows } in LINES {
+        let rows = || ROWS.iter().filter(|row| rows.contains(&row.name));
+        let Some((goal, unit)) = rows().find_map(|row| Some((row.goal(Path::Unix)?, row.figure.unit))) else {
+            continue;
+        };
+        line(&mut text, &format!("{title} | {}", goal.told(unit)), runtimes, |runtime| {
+            let compared: Vec<_> = rows().filter_map(|row| find(runtime, row.name, Path::Unix)).collect();
+            cell(&compared)
+        });
     }
     text.push('\n');
     head(&mut text, "without the ring / TCP");
@@ -127,26 +168,55 @@ fn line(text: &mut String, first: &str, runtimes: &[Runtime], cell: impl Fn(&Run
     }
 }
 
-/// Our median and what the goal is about, as in `45 µs +11 ✓`, and the 99th percentile where its goal is missed.
-fn cell(compared: &Comparison) -> String {
-    let ours = format!("{} {}", told(compared.ours.p50), compared.unit);
-    let figure = match (compared.judgement.map(|judged| judged.goal.of), compared.ratio) {
-        (Some(Judged::Ratio) | None, Some(ratio)) => format!(" {:.2}×", ratio.figure),
-        (Some(Judged::Added), _) => {
-            format!(" {}{}", plus(compared.added.figure), told(compared.added.figure))
+/// What the goal is about, and whether it is reached: `45.0 µs +11.2 ✓` of one row, `0.59–1.39×, 2 of 3 ✓` of several;
+/// and the greatest 99th percentile that misses its goal.
+fn cell(rows: &[&Comparison]) -> Option<String> {
+    let goal = rows.iter().find_map(|row| row.judgement)?.goal;
+    let figures: Vec<f64> = rows
+        .iter()
+        .filter_map(|row| match goal.of {
+            Judged::Ratio => row.ratio.map(|ratio| ratio.figure),
+            Judged::Added => Some(row.added.figure),
+            Judged::Ours => Some(row.ours.p50),
+        })
+        .collect();
+    let figure = match (rows, figures.as_slice()) {
+        ([row], [figure]) => {
+            let ours = format!("{} {}", told(row.ours.p50), row.unit);
+            let compared = match goal.of {
+                Judged::Ratio => format!(" {figure:.2}×"),
+                Judged::Added => format!(" {}", signed(*figure)),
+                Judged::Ours => String::new(),
+            };
+            format!("{}{compared}", ours.trim_end())
         }
-        (Some(Judged::Ours | Judged::Ratio) | None, _) => String::new(),
+        (_, figures) => {
+            let (least, most) = extremes(figures.iter().copied());
+            match goal.of {
+                Judged::Ratio => format!("{least:.2}–{most:.2}×"),
+                Judged::Added => format!("{}–{} {}", signed(least), signed(most), rows[0].unit),
+                Judged::Ours => format!("{}–{} {}", told(least), told(most), rows[0].unit),
+            }
+        }
     };
-    let mark = compared.judgement.map_or("", |judged| mark(judged.verdict));
-    let p99 = match (compared.p99_verdict, compared.p99_ratio) {
-        (Some(Verdict::Missed), Some(ratio)) => format!(", p99 {:.1}×", ratio.figure),
-        _ => String::new(),
+    let verdicts: Vec<Verdict> = rows.iter().filter_map(|row| Some(row.judgement?.verdict)).collect();
+    let reached = verdicts.iter().filter(|verdict| **verdict == Verdict::Reached).count();
+    let mark = match reached {
+        0 => " ✗".to_owned(),
+        all if all == verdicts.len() => " ✓".to_owned(),
+        some => format!(", {some} of {} ✓", verdicts.len()),
     };
-    format!("{}{figure}{mark}{p99}", ours.trim_end())
+    let missed = rows.iter().filter(|row| row.p99_verdict == Some(Verdict::Missed));
+    let p99 = missed
+        .filter_map(|row| Some(row.p99_ratio?.figure))
+        .fold(None, |most: Option<f64>, ratio| Some(most.map_or(ratio, |most| most.max(ratio))));
+    let p99 = p99.map_or_else(String::new, |ratio| format!(", p99 {ratio:.1}×"));
+    Some(format!("{figure}{mark}{p99}"))
 }
 
-fn plus(figure: f64) -> &'static str {
-    if figure > 0.0 { "+" } else { "" }
+/// The least and the greatest figure.
+fn extremes(figures: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    (figures.clone().fold(f64::INFINITY, f64::min), figures.fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// Our median, and the verdict if there is a goal.
@@ -180,14 +250,16 @@ fn floors(runtimes: &[Runtime]) -> Vec<(&str, String)> {
     let each = first.floors.iter().map(|Floor { name, .. }| {
         let same = runtimes.iter().flat_map(|runtime| &runtime.floors).filter(|floor| floor.name == *name);
         let medians = same.flat_map(|floor| &floor.p50_us).copied();
-        let (least, most) = (medians.clone().fold(f64::MAX, f64::min), medians.fold(0.0, f64::max));
-        (name.as_str(), format!("{} to {} µs", told(least), told(most)))
+        let (least, most) = extremes(medians);
+        let (unit, factor) = if most < 10_000.0 { ("µs", 1.0) } else { ("ms", 1e-3) };
+        (name.as_str(), format!("{}–{} {unit}", told(least * factor), told(most * factor)))
     });
     each.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::comparison::{Judgement, Spread};
     use super::super::results::tests::recorded;
     use super::*;
     use crate::testbed::programs::repository;
@@ -201,8 +273,8 @@ mod tests {
         assert!(text.contains("| on one node | goal | PoCL |"), "{text}");
         for begin in [
             "| null kernel + finish | ≤ +30 µs |",
-            "| write + read 4 KiB | ≤ 1× |",
-            "| idle for 5 s: wake-ups | ≤ 0 |",
+            "| write + read, 64 B to 32 KiB | ≤ 1× |",
+            "| wake-ups in 5 s without work | ≤ 0 |",
         ] {
             let line = row(begin);
             assert!(line.contains(" ✓ |") || line.contains(" ✗"), "{line}");
@@ -224,7 +296,34 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_the_second_table_are_rows() {
+    fn several_rows_show_their_extremes() {
+        let mut fast =
+            recorded().runtimes[0].rows.iter().find(|row| row.row == "write-read-4k").unwrap().clone();
+        let mut slow = fast.clone();
+        fast.ratio = Some(Spread { figure: 0.5, least: 0.4, most: 0.6 });
+        slow.ratio = Some(Spread { figure: 1.25, least: 1.2, most: 1.3 });
+        slow.judgement = slow.judgement.map(|judged| Judgement { verdict: Verdict::Missed, ..judged });
+        (slow.p99_ratio, slow.p99_verdict) =
+            (slow.ratio.map(|ratio| Spread { figure: 3.0, ..ratio }), Some(Verdict::Missed));
+        assert_eq!(cell(&[&fast, &slow]).unwrap(), "0.50–1.25×, 1 of 2 ✓, p99 3.0×");
+        assert_eq!(cell(&[&fast, &fast]).unwrap(), "0.50–0.50× ✓");
+        assert_eq!(cell(&[]), None);
+    }
+
+    #[test]
+    fn every_row_with_a_goal_is_in_one_line_with_others_of_the_same_goal() {
+        let mut shown: Vec<&str> = Vec::new();
+        for Line { title, rows } in LINES {
+            let goals: Vec<_> = rows
+                .iter()
+                .map(|name| ROWS.iter().find(|row| row.name == *name).unwrap().goal(Path::Unix))
+                .collect();
+            assert!(goals[0].is_some() && goals.iter().all(|goal| *goal == goals[0]), "{title}");
+            shown.extend(*rows);
+        }
+        let with_goals: Vec<_> =
+            ROWS.iter().filter(|row| row.goal(Path::Unix).is_some()).map(|row| row.name).collect();
+        assert_eq!(shown, with_goals);
         assert!(OTHER_PATHS.iter().all(|name| ROWS.iter().any(|row| row.name == *name)));
     }
 }
