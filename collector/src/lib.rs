@@ -24,6 +24,6 @@ mod rate;
 mod server;
 pub mod state;
 mod stream;
-pub mod timeline;
+mod timeline;
 
 pub use args::Args;

@@ -6,10 +6,10 @@
 
 pub mod args;
 pub mod connection;
-pub mod doctor;
-pub mod explain;
+mod doctor;
+mod explain;
 pub mod extender;
 pub mod nodes;
 pub mod output;
 pub mod problem;
-pub mod top;
+mod top;

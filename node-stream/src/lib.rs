@@ -7,7 +7,7 @@
 
 pub mod access;
 pub mod client;
-pub mod codec;
+mod codec;
 pub mod limits;
 
 /// Messages and services of `proto/node_stream.proto`.

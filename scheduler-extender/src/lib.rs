@@ -11,24 +11,24 @@
 //! nothing that would have to be kept, and replicas share nothing.
 #![forbid(unsafe_code)]
 
-pub mod admin;
+mod admin;
 pub mod app;
 pub mod args;
 pub mod clock;
 pub mod config;
-pub mod expectations;
-pub mod explain;
+mod expectations;
+mod explain;
 pub mod index;
 pub mod metrics;
-pub mod placed_pod;
-pub mod pod_reflector;
+mod placed_pod;
+mod pod_reflector;
 pub mod ports;
 pub mod record;
-pub mod reflector;
-pub mod replay;
-pub mod response;
+mod reflector;
+mod replay;
+mod response;
 pub mod routes;
-pub mod rules_args;
+mod rules_args;
 pub mod settings;
 pub mod stream;
 pub mod verbs;

@@ -6,16 +6,16 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod commands;
-pub mod error;
-pub mod figure;
-pub mod outcome;
-pub mod parallel;
+mod commands;
+mod error;
+mod figure;
+mod outcome;
+mod parallel;
 pub mod placement;
-pub mod pool;
-pub mod progress;
-pub mod qos;
-pub mod random;
-pub mod scenario;
+mod pool;
+mod progress;
+mod qos;
+mod random;
+mod scenario;
 pub mod time;
 pub mod trace;

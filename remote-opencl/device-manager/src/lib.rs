@@ -5,26 +5,26 @@
 //! loader only, never through this project's own ICD.
 
 pub mod args;
-pub mod build_bitstream;
-pub mod config;
-pub mod connections;
-pub mod exec;
+mod build_bitstream;
+mod config;
+mod connections;
+mod exec;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod grpc;
-pub mod handshake;
-pub mod isolation;
-pub mod keepalive;
-pub mod link;
-pub mod listen;
-pub mod log;
-pub mod memory;
-pub mod metrics_server;
-pub mod peer;
-pub mod process;
-pub mod scrape;
-pub mod serve;
-pub mod server;
-pub mod signals;
-pub mod tenant_args;
-pub mod tokens;
+mod handshake;
+mod isolation;
+mod keepalive;
+mod link;
+mod listen;
+mod log;
+mod memory;
+mod metrics_server;
+mod peer;
+mod process;
+mod scrape;
+mod serve;
+mod server;
+mod signals;
+mod tenant_args;
+mod tokens;

@@ -34,6 +34,7 @@ pub struct Body {
     /// The governor's hold for the command's data.
     pub hold: Option<Hold>,
     /// The governor's hold for the message, shared with the other commands of the message.
+    #[expect(dead_code, reason = "the hold ends with the last of these commands")]
     pub message: Arc<Hold>,
     /// Time when the message arrived, in ns of the manager's monotonic clock.
     pub received_at: u64,

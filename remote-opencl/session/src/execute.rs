@@ -122,7 +122,7 @@ impl<N: Notify> Executor<N> {
         &mut self,
         (task, used): (TaskId, &InUse),
         commands: Vec<Command<Body>>,
-        ready: &mut DependencyTracker<Body>,
+        dependencies: &mut DependencyTracker<Body>,
         reports: &mut Vec<Report>,
     ) -> bool {
         let mut broken: HashSet<QueueId> = HashSet::new();
@@ -141,14 +141,14 @@ impl<N: Notify> Executor<N> {
             };
             let is_alone = overtakes_nothing && outstanding == 0 && commands.peek().is_none();
             let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
-                || wait.iter().any(|event| ready.has_failed(*event));
-            ready.begun(&wait);
+                || wait.iter().any(|event| dependencies.has_failed(*event));
+            dependencies.begun(&wait);
             let measured_from = self.is_measured(&body).then(clock::now_ns);
             let enqueued =
                 if dependency_failed { Err(DEPENDENCY_FAILED) } else { self.enqueue(&wait, &body) };
             match enqueued {
                 Ok(None) => {
-                    ready.ended(event, 0);
+                    dependencies.ended(event, 0);
                     reports.push(Report::Ended(Ended::at_once(event, 0)));
                 }
                 Ok(Some(enqueued)) => {
@@ -170,7 +170,7 @@ impl<N: Notify> Executor<N> {
                     broken.insert(queue);
                     let failed = elided.iter().map(|marker| (marker.event, DEPENDENCY_FAILED));
                     for (event, status) in [(event, status)].into_iter().chain(failed) {
-                        ready.ended(event, status);
+                        dependencies.ended(event, status);
                         reports.push(Report::Ended(Ended::at_once(event, status)));
                     }
                 }
@@ -208,7 +208,7 @@ impl<N: Notify> Executor<N> {
         &mut self,
         event: EventId,
         status: i32,
-        ready: &mut DependencyTracker<Body>,
+        dependencies: &mut DependencyTracker<Body>,
         reports: &mut Vec<Report>,
     ) -> Option<TaskId> {
         let mut running = self.running.remove(&event)?;
@@ -225,14 +225,14 @@ impl<N: Notify> Executor<N> {
             Some(profile) if status == 0 => body.queue.moments(from, profile),
             _ => Moments { queued: from, ..Moments::now() },
         });
-        ready.ended(event, status);
+        dependencies.ended(event, status);
         let (operation, received) = (body.operation.name(), body.received_at);
         let cause = Cause::Command;
         reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told, cause }));
         for marker in &elided {
             self.leaders.remove(&marker.event);
             let ended = marker.ended(status, told);
-            ready.ended(ended.event, ended.status);
+            dependencies.ended(ended.event, ended.status);
             reports.push(Report::Ended(ended));
         }
         let outstanding = self.outstanding.get_mut(&task)?;
@@ -369,3 +369,6 @@ impl Running {
         Some(Got::Pieces(size as u64))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,50 +2,51 @@
 //! vendor's runtime.
 //!
 //! Floors, the lowest first: accounts and limits (`governor`, `quota`, `settings`, `quotas`, `metrics`); what all sessions
-//! share of the board (`store`, `catalogue`, `reporting`, `dispatcher`, `gate`, `health`, `board`, `builds`); objects
-//! (`context` … `kernel`, `objects`); commands and their order (`transfers`, `commands`, `ready`, `execute`); what goes to
-//! the client (`report`, `outgoing`, `command_ring`); calls (`calls`); and the session (`router`, `session`).
+//! share of the board (`store`, `catalogue`, `reporting`, `dispatcher`, `gate`, `health`, `quiesce`, `builds`); objects
+//! (`context` … `kernel`, `objects`); commands and their order (`transfers`, `commands`, `dependencies`, `execute`);
+//! what goes to the client (`report`, `outgoing`, `command_ring`); calls (`calls`); and the session (`router`,
+//! `session`).
 
-pub mod arguments;
-pub mod backlog;
-pub mod buffer;
+mod arguments;
+mod backlog;
+mod buffer;
 pub mod builds;
-pub mod calls;
+mod calls;
 pub mod catalogue;
-pub mod clock;
+mod clock;
 pub mod command_ring;
-pub mod commands;
+mod commands;
 pub mod config;
 pub mod confine;
-pub mod context;
-pub mod dependencies;
+mod context;
+mod dependencies;
 pub mod dispatcher;
-pub mod execute;
-pub mod flow;
+mod execute;
+mod flow;
 pub mod gate;
 pub mod governor;
 pub mod health;
-pub mod helper_thread;
-pub mod images;
+mod helper_thread;
+mod images;
 pub mod includes;
 pub mod incoming;
 pub mod inventory;
 pub mod isolate;
-pub mod kernel;
-pub mod kinds;
+mod kernel;
+mod kinds;
 pub mod locality;
 pub mod metrics;
-pub mod moments;
-pub mod objects;
+mod moments;
+mod objects;
 pub mod outgoing;
-pub mod pipes;
+mod pipes;
 pub mod programs;
-pub mod queue;
+mod queue;
 pub mod quiesce;
 pub mod quota;
 pub mod quotas;
-pub mod rects;
-pub mod report;
+mod rects;
+mod report;
 pub mod reporting;
 pub mod router;
 pub mod segments;
@@ -55,7 +56,7 @@ pub mod shorten;
 pub mod shutdown;
 pub mod side_socket;
 pub mod store;
-pub mod sub_devices;
-pub mod task;
+mod sub_devices;
+mod task;
 pub mod trace;
-pub mod transfers;
+mod transfers;

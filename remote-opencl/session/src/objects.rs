@@ -127,10 +127,4 @@ impl Objects {
     pub fn release(&mut self, id: u64) {
         self.by_id.remove(&id);
     }
-
-    /// Whether the session has no objects.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
-    }
 }

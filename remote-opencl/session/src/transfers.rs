@@ -129,12 +129,6 @@ impl Source {
             Self::Shared(slice) => slice.len(),
         }
     }
-
-    /// Whether the length is zero.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 impl Transfers {

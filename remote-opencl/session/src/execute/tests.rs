@@ -1,21 +1,20 @@
-//! The contents of a buffer after a write of which the vendor has refused a part. Over PoCL, in this process.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on shall fail")]
+//! The contents of a buffer after a write of which the vendor has refused a part, over PoCL.
 
+use super::{Executor, Measured, Notify};
+use crate::buffer::Buffer;
+use crate::commands::{Body, Operation};
+use crate::context::Context;
+use crate::dependencies::{DependencyTracker, EventId, Fence, Item, QueueId, QueueOrder};
+use crate::governor::Budget;
+use crate::helper_thread::HelperThread;
+use crate::inventory::Inventory;
+use crate::queue::Queue;
+use crate::quiesce::QuiesceLock;
+use crate::report::Report;
+use crate::task::Need;
+use crate::transfers::Source;
 use bytes::Bytes;
 use fpga_board::dispatch::TaskId;
-use fpga_session::buffer::Buffer;
-use fpga_session::commands::{Body, Operation};
-use fpga_session::context::Context;
-use fpga_session::dependencies::{DependencyTracker, EventId, Fence, Item, QueueId, QueueOrder};
-use fpga_session::execute::{Executor, Measured, Notify};
-use fpga_session::governor::Budget;
-use fpga_session::helper_thread::HelperThread;
-use fpga_session::inventory::Inventory;
-use fpga_session::queue::Queue;
-use fpga_session::quiesce::QuiesceLock;
-use fpga_session::report::Report;
-use fpga_session::task::Need;
-use fpga_session::transfers::Source;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
