@@ -19,6 +19,7 @@ use clap::Parser;
 use fpga_core::node_state::codec::MAX_HEARTBEAT;
 use fpga_core::units::Millis;
 use fpga_net::http::Budget;
+use fpga_net::kube_config::{self, KubeConfigError};
 use fpga_net::log::LogArgs;
 use fpga_net::memory::MemoryLimit;
 use fpga_net::signals::Signals;
@@ -188,7 +189,7 @@ impl Args {
         let publishing = if no_publish {
             Publishing::Off
         } else {
-            Publishing::On(Box::new(kube_config(kubeconfig.as_deref()).await?))
+            Publishing::On(Box::new(api_server(kubeconfig.as_deref()).await?))
         };
         let mut signals = Signals::install().context("cannot take signals")?;
 
@@ -322,18 +323,12 @@ fn check(heartbeat: Duration, min: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn kube_config(path: Option<&Path>) -> anyhow::Result<kube::Config> {
-    let mut config = match path {
-        Some(path) => {
-            let kubeconfig = kube::config::Kubeconfig::read_from(path)
-                .with_context(|| format!("--kubeconfig {} can't be read", path.display()))?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("--kubeconfig {} can't be used", path.display()))?
+async fn api_server(path: Option<&Path>) -> anyhow::Result<kube::Config> {
+    let mut config = match kube_config::load(path, None).await {
+        Err(error @ KubeConfigError::Nowhere(_)) => {
+            return Err(error).context("write --no-publish for a node without Kubernetes");
         }
-        None => kube::Config::infer().await.context(
-            "no way to the API server; write --kubeconfig PATH, or --no-publish for a node without Kubernetes",
-        )?,
+        loaded => loaded?,
     };
     config.connect_timeout = Some(KUBE_CONNECT_TIMEOUT);
     // The publisher has a backoff of its own, with metrics.

@@ -1,14 +1,13 @@
 //! One HTTP/1.1 connection to the collector, over TCP or a unix socket, for one request at a time with a time limit.
 
 use crate::config::{Config, Endpoint};
-use crate::token::{self, TokenError};
+use fpga_net::token_file::{Token, TokenError, TokenFile};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -26,7 +25,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Connection {
     endpoint: Endpoint,
     /// File with the token to show, if any.
-    token_file: Option<PathBuf>,
+    token_file: Option<TokenFile>,
     request_timeout: Duration,
     sender: Option<SendRequest<Full<Bytes>>>,
 }
@@ -77,7 +76,7 @@ impl Connection {
     /// A connection that is not made yet.
     pub(crate) fn new(config: &Config) -> Self {
         let token_file = match &config.endpoint {
-            Endpoint::Tcp(_) => config.token_file.clone(),
+            Endpoint::Tcp(_) => config.token_file.as_ref().map(TokenFile::new),
             Endpoint::Unix(_) => None,
         };
         let (endpoint, request_timeout) = (config.endpoint.clone(), config.request_timeout);
@@ -114,7 +113,7 @@ impl Connection {
         let Some(sender) = &mut self.sender else {
             return Err(Failure::Connect(std::io::ErrorKind::NotConnected.into()));
         };
-        let token = self.token_file.as_deref().map(token::bearer).transpose()?;
+        let token = self.token_file.as_ref().map(TokenFile::read).transpose()?;
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(call.path.as_str())
@@ -122,7 +121,7 @@ impl Connection {
             .header(hyper::header::CONTENT_TYPE, "application/json")
             .body(Full::new(call.body.clone()))?;
         if let Some(token) = token {
-            request.headers_mut().insert(hyper::header::AUTHORIZATION, token);
+            request.headers_mut().insert(hyper::header::AUTHORIZATION, authorization(&token)?);
         }
         sender.ready().await?;
         let response = sender.send_request(request).await?;
@@ -132,6 +131,14 @@ impl Connection {
             Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(Failure::Answer)?;
         Ok(Answer { status, retry_after, text: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
     }
+}
+
+/// The header that shows the token.
+fn authorization(token: &Token) -> Result<HeaderValue, hyper::http::Error> {
+    let mut header = HeaderValue::try_from(token.header())?;
+    // Keeps the token out of debug output.
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 /// The pause in a `Retry-After` in seconds. The collector never sends a date.
@@ -175,6 +182,15 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_has_the_token_and_its_debug_output_has_not() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "0123456789abcdef\n").unwrap();
+        let header = authorization(&TokenFile::new(file.path()).read().unwrap()).unwrap();
+        assert_eq!(header.as_bytes(), b"Bearer 0123456789abcdef");
+        assert!(!format!("{header:?}").contains("0123"), "{header:?}");
+    }
 
     #[test]
     fn a_pause_is_asked_for_in_seconds_and_is_never_too_long() {

@@ -70,7 +70,7 @@ enum Outcome {
 impl Dispatch {
     pub(crate) fn new(config: Config, shared: Arc<Shared>, receiver: Receiver<Event>) -> Self {
         let reporter = shared.reporter;
-        let timer = || RetryTimer::new(config.backoff_min, config.backoff_max, reporter);
+        let timer = || RetryTimer::new(config.backoff_min, config.backoff_max);
         Self {
             connection: Connection::new(&config),
             next_refresh: Instant::now() + config.device_interval,
@@ -228,11 +228,11 @@ impl Dispatch {
     }
 
     fn device_must_wait(&mut self, device: &Unconfirmed, answer: &Answer) {
-        let (min, max, seed) = (self.config.backoff_min, self.config.backoff_max, self.reporter);
+        let (min, max) = (self.config.backoff_min, self.config.backoff_max);
         let timer = self.devices.entry(device.id.clone()).or_insert_with(|| {
             let (status, text) = (answer.status, &answer.text);
             warn!(device = %device.id, %status, answer = %text, "Collector does not take a device now; trying again");
-            RetryTimer::new(min, max, seed)
+            RetryTimer::new(min, max)
         });
         timer.failed(answer.retry_after);
     }

@@ -16,7 +16,8 @@ mod queue;
 mod reporter;
 mod retry_timer;
 mod shared;
-mod token;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod whole_millis;
 
 pub use config::{Config, Endpoint, InvalidEndpoint};

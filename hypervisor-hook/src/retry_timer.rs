@@ -1,7 +1,13 @@
 //! When a failed call is tried again: after growing pauses with jitter, and never before the collector asked for it.
 
+use fpga_net::backoff::Backoff;
+use std::ops::Range;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// The part of a pause that passes: from half of it to all of it, so that reporters that lost one collector don't come
+/// back together.
+const SPREAD: Range<f64> = 0.5..1.0;
 
 /// The pauses between the attempts of one kind of call.
 #[derive(Debug)]
@@ -11,19 +17,11 @@ pub(crate) struct RetryTimer {
     until: Option<Instant>,
 }
 
-/// Growing pauses with jitter.
-#[derive(Debug)]
-struct Backoff {
-    min: Duration,
-    max: Duration,
-    pause: Duration,
-    random: u64,
-}
-
 impl RetryTimer {
-    /// Pauses from `min` to `max`; `seed` makes those of different reporters differ.
-    pub(crate) fn new(min: Duration, max: Duration, seed: u64) -> Self {
-        Self { backoff: Backoff::new(min, max, seed), until: None }
+    /// Pauses from `min` to `max`.
+    pub(crate) fn new(min: Duration, max: Duration) -> Self {
+        let min = min.max(Duration::from_millis(1));
+        Self { backoff: Backoff::new(min, max.max(min)), until: None }
     }
 
     /// Whether the last attempt failed.
@@ -39,33 +37,13 @@ impl RetryTimer {
     /// Records a failed attempt, after which the collector asked for a pause of `asked`.
     pub(crate) fn failed(&mut self, asked: Option<Duration>) {
         // The backoff is added, so that reporters don't all come back at the same moment.
-        self.until = Some(Instant::now() + asked.unwrap_or_default() + self.backoff.next());
+        self.until = Some(Instant::now() + asked.unwrap_or_default() + self.backoff.pause(SPREAD));
     }
 
     /// Records an attempt that did not fail.
     pub(crate) fn succeeded(&mut self) {
         self.until = None;
-        self.backoff.pause = self.backoff.min;
-    }
-}
-
-impl Backoff {
-    fn new(min: Duration, max: Duration, seed: u64) -> Self {
-        let min = min.max(Duration::from_millis(1));
-        Self { min, max: max.max(min), pause: min, random: seed | 1 }
-    }
-
-    /// Between half of the pause and all of it, so that reporters that lost one collector don't come back together.
-    fn next(&mut self) -> Duration {
-        // xorshift64 is good enough for jitter.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let half = self.pause / 2;
-        let span = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let pause = half + Duration::from_nanos(self.random % span);
-        self.pause = (self.pause * 2).min(self.max);
-        pause
+        self.backoff.reset();
     }
 }
 
@@ -75,8 +53,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_the_limit_and_differ() {
-        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2), 7);
-        let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
+        let mut timer = RetryTimer::new(Duration::from_millis(50), Duration::from_secs(2));
+        let pauses: Vec<_> = (0..20).map(|_| timer.backoff.pause(SPREAD)).collect();
         assert!(pauses[0] >= Duration::from_millis(25) && pauses[0] < Duration::from_millis(50));
         assert!(
             pauses[10..]
@@ -88,7 +66,7 @@ mod tests {
 
     #[test]
     fn after_a_success_pauses_are_short_again() {
-        let mut timer = RetryTimer::new(Duration::from_millis(50), Duration::from_secs(2), 7);
+        let mut timer = RetryTimer::new(Duration::from_millis(50), Duration::from_secs(2));
         assert!(!timer.is_failing() && timer.left().is_zero());
         for _ in 0..10 {
             timer.failed(Some(Duration::from_secs(30)));

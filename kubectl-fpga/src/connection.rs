@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use fpga_net::kube_config;
 use kube::{Client, Config};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,20 +77,8 @@ impl ConnectArgs {
     /// # Errors
     /// [`Problem::NotConfigured`] if no cluster is configured.
     pub async fn cluster(&self) -> Result<Cluster, Problem> {
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let not_configured = |error: &dyn std::error::Error| Problem::not_configured(error);
-        let mut config = match &self.kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path).map_err(|error| not_configured(&error))?;
-                Config::from_custom_kubeconfig(file, &options)
-                    .await
-                    .map_err(|error| not_configured(&error))?
-            }
-            None if self.context.is_some() => {
-                Config::from_kubeconfig(&options).await.map_err(|error| not_configured(&error))?
-            }
-            None => Config::infer().await.map_err(|error| not_configured(&error))?,
-        };
+        let config = kube_config::load(self.kubeconfig.as_deref(), self.context.as_deref()).await;
+        let mut config = config.map_err(|error| Problem::not_configured(&error))?;
         config.connect_timeout = Some(self.time());
         config.read_timeout = Some(self.time());
         let server = config.cluster_url.to_string();

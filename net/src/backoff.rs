@@ -35,7 +35,7 @@ impl Backoff {
     pub fn pause(&mut self, spread: Range<f64>) -> Duration {
         let factor = spread.start + self.jitter.fraction() * (spread.end - spread.start);
         let pause = self.next.mul_f64(factor);
-        self.next = (self.next * 2).min(self.longest);
+        self.next = self.next.saturating_mul(2).min(self.longest);
         pause
     }
 }

@@ -7,7 +7,6 @@
 
 mod budget;
 mod connection_limit;
-#[cfg(feature = "service")]
 mod open_metrics;
 mod watched;
 
@@ -19,7 +18,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-#[cfg(feature = "service")]
 pub use open_metrics::open_metrics;
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,8 +1,14 @@
-//! Code that the services share: ports with TLS whose certificates are read again when they change; HTTP/1.1 with
-//! bounds on connections, heads and idle time; the text of metric labels, durations and sizes; pauses between
-//! attempts; the ready file; signals; and the memory limit of the process. With the feature `service` also the flags
-//! of the log, token files and `/metrics`; with `sockets` the sockets between both ends of a remote OpenCL session.
-//! Peers are treated as hostile. The meaning of a request is up to the services.
+//! Code that our programs share to talk to each other. Peers are treated as hostile. The meaning of a request is up to
+//! the services.
+//!
+//! Without features: token files, pauses between attempts, the text of metric labels, durations and sizes, the ready
+//! file, and the memory limit of the process. The features add:
+//! - `tls`: TLS whose certificates are read again when they change;
+//! - `service`: ports with HTTP/1.1 and bounds on connections, heads and idle time, `/metrics`, signals, and the flags
+//!   of the log;
+//! - `kube`: the way to the API server;
+//! - `sockets`: the sockets between both ends of a remote OpenCL session;
+//! - `testing`: what tests of several crates share.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
 #![deny(unsafe_code)]
 
@@ -12,19 +18,23 @@ pub mod descriptor;
 #[cfg(feature = "sockets")]
 pub mod doorbell;
 pub mod duration;
+#[cfg(feature = "service")]
 pub mod http;
 pub mod jitter;
+#[cfg(feature = "kube")]
+pub mod kube_config;
 mod labels;
 #[cfg(feature = "service")]
 pub mod log;
 pub mod memory;
 pub mod ready_file;
+#[cfg(feature = "service")]
 pub mod signals;
 pub mod size;
 #[cfg(feature = "sockets")]
 pub mod socket;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(feature = "tls")]
 pub mod tls;
-#[cfg(feature = "service")]
 pub mod token_file;

@@ -2,8 +2,9 @@
 //! a running program.
 
 use std::fmt;
-use std::io::Read as _;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use subtle::ConstantTimeEq as _;
 
 /// Minimum length of a token in bytes; `openssl rand -hex 16` prints 32.
@@ -29,7 +30,7 @@ pub enum TokenError {
         path: PathBuf,
         /// The system's error.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file's content is not a token.
     #[error(
@@ -51,20 +52,28 @@ impl TokenFile {
     /// [`TokenError::Io`] if the file cannot be read, [`TokenError::NoToken`] if its content is too short, too long,
     /// or not visible ASCII.
     pub fn read(&self) -> Result<Token, TokenError> {
-        let mut text = String::new();
-        // A little more than the maximum, so that a token that is too long is not taken for its beginning.
-        let limit = (MAX_BYTES + 64) as u64;
-        std::fs::File::open(&self.0)
-            .and_then(|file| file.take(limit).read_to_string(&mut text))
+        let token = read_text(&self.0, MAX_BYTES)
             .map_err(|source| TokenError::Io { path: self.0.clone(), source })?;
-        let token = text.trim();
         let fits = (MIN_BYTES..=MAX_BYTES).contains(&token.len());
         if fits && token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            Ok(Token(token.to_owned()))
+            Ok(Token(token))
         } else {
             Err(TokenError::NoToken(self.0.clone()))
         }
     }
+}
+
+/// The text of the file at `path` without the white space around it. Of a text that is longer than `max_bytes`, the
+/// answer is longer as well.
+///
+/// # Errors
+/// The file can't be read, or its content is not UTF-8.
+pub fn read_text(path: &Path, max_bytes: usize) -> io::Result<String> {
+    let mut text = String::new();
+    // A little more than the maximum, so that a token that is too long is not taken for its beginning.
+    let limit = (max_bytes + 64) as u64;
+    File::open(path)?.take(limit).read_to_string(&mut text)?;
+    Ok(text.trim().to_owned())
 }
 
 impl Token {

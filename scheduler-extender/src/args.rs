@@ -18,11 +18,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use fpga_core::decide::AntiHerd;
 use fpga_net::http::Budget;
+use fpga_net::kube_config;
 use fpga_net::log::LogArgs;
 use fpga_net::memory::MemoryLimit;
 use fpga_net::ready_file;
 use fpga_net::signals::Signals;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -272,15 +272,7 @@ async fn while_on(config: &Config, watch: impl AsyncFn()) {
 }
 
 async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let file =
-                Kubeconfig::read_from(path).with_context(|| format!("can't read {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
-        }
-        None => kube::Config::infer().await.context("no API server is configured; give --kubeconfig")?,
-    };
-    Ok(kube::Client::try_from(config)?)
+    Ok(kube::Client::try_from(kube_config::load(kubeconfig, None).await?)?)
 }
 
 fn path_prefix(text: &str) -> Result<String, String> {

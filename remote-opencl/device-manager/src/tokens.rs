@@ -6,17 +6,18 @@
 
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
+use fpga_net::token_file;
+use fpga_protocol::limits::MAX_TOKEN_BYTES;
 use fpga_session::store::digest_of;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::io::{self, Read as _};
+use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Minimum length of a token in bytes. Shorter ones can be guessed.
-pub const MIN_TOKEN_BYTES: usize = 16;
-/// Maximum length of a token in bytes.
-pub const MAX_TOKEN_BYTES: usize = 16 << 10;
+/// The lengths of tokens in bytes. Shorter ones can be guessed.
+const LENGTHS: RangeInclusive<usize> = token_file::MIN_BYTES..=MAX_TOKEN_BYTES;
 
 /// The tokens of a folder. Clones share them.
 #[derive(Debug, Clone)]
@@ -38,9 +39,10 @@ pub enum TokensError {
     },
     /// A token is too short or too long.
     #[error(
-        "the token in {} has {length} bytes; {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} are taken, for example 32 random \
-         bytes in hexadecimal",
-        .path.display()
+        "the token in {} has {length} bytes; {} to {} are taken, for example 32 random bytes in hexadecimal",
+        .path.display(),
+        LENGTHS.start(),
+        LENGTHS.end()
     )]
     Length {
         /// The file.
@@ -83,7 +85,7 @@ impl Tokens {
     #[must_use]
     pub fn tenant(&self, token: &str) -> Option<Tenant> {
         let token = token.trim();
-        if !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) {
+        if !LENGTHS.contains(&token.len()) {
             return None;
         }
         self.known.lock().get(&digest_of(token.as_bytes())).cloned()
@@ -93,12 +95,6 @@ impl Tokens {
     #[must_use]
     pub fn len(&self) -> usize {
         self.known.lock().len()
-    }
-
-    /// Whether there are no tokens.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -118,12 +114,8 @@ fn read_folder(folder: &Path) -> Result<HashMap<Digest, Tenant>, TokensError> {
         if name.contains(':') {
             return Err(TokensError::Name(path));
         }
-        let mut text = String::new();
-        std::fs::File::open(&path)
-            .and_then(|file| file.take(MAX_TOKEN_BYTES as u64 + 2).read_to_string(&mut text))
-            .map_err(unreadable(&path))?;
-        let token = text.trim();
-        if !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) {
+        let token = token_file::read_text(&path, MAX_TOKEN_BYTES).map_err(unreadable(&path))?;
+        if !LENGTHS.contains(&token.len()) {
             return Err(TokensError::Length { path, length: token.len() });
         }
         if known.insert(digest_of(token.as_bytes()), Tenant::new(&name)).is_some() {

@@ -3,6 +3,9 @@
 /// Version of the protocol. A manager refuses a client of another version.
 pub const PROTOCOL_VERSION: u32 = 1;
 
+/// Greatest length in bytes of the token that a client shows.
+pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
+
 /// Greatest size of data inside a command or completion; larger data travels in chunks or through shared memory.
 pub const MAX_INLINE_BYTES: usize = 16 * 1024;
 

@@ -15,9 +15,9 @@ use super::process::Process;
 use super::run_dir::RunDir;
 use super::wait;
 use anyhow::{Context as _, Result};
+use fpga_net::kube_config;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -246,8 +246,5 @@ async fn wait_for_accounts(client: &Client, controller_manager: &Process) -> Res
 }
 
 async fn client_from(kubeconfig: &Path) -> Result<Client> {
-    let text = tokio::fs::read_to_string(kubeconfig).await.context("can't read the kubeconfig")?;
-    let kubeconfig = Kubeconfig::from_yaml(&text).context("can't understand the kubeconfig")?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+    Ok(Client::try_from(kube_config::load(Some(kubeconfig), None).await?)?)
 }

@@ -4,7 +4,9 @@
 //! program runs, and are shown to managers only.
 
 use fpga_net::tls::ClientFiles;
-use std::io::{self, Read as _};
+use fpga_net::token_file;
+use fpga_protocol::limits::MAX_TOKEN_BYTES;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Environment variable with the path of a file that contains the token.
@@ -19,9 +21,6 @@ pub(crate) const CERTIFICATE_VARIABLE: &str = "FPGA_TLS_CERT";
 /// Environment variable with the path of the certificate's private key.
 pub(crate) const KEY_VARIABLE: &str = "FPGA_TLS_KEY";
 
-/// Greatest size of a token in bytes; managers refuse longer ones.
-const MAX_TOKEN_BYTES: u64 = 16 << 10;
-
 /// The token; empty if there is none.
 ///
 /// # Errors
@@ -34,13 +33,9 @@ pub(crate) fn token() -> io::Result<String> {
 }
 
 fn token_in(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let named = |error: io::Error| {
+    token_file::read_text(path, MAX_TOKEN_BYTES).map_err(|error| {
         io::Error::new(error.kind(), format!("{TOKEN_FILE_VARIABLE}={}: {error}", path.display()))
-    };
-    let file = std::fs::File::open(path).map_err(named)?;
-    file.take(MAX_TOKEN_BYTES + 2).read_to_string(&mut text).map_err(named)?;
-    Ok(text.trim().to_owned())
+    })
 }
 
 /// The files for TLS; `None` if TLS isn't configured.
