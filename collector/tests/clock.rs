@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Collector, now_ms, wait_until};
+use common::{PROGRAM, now_ms};
+use fpga_collector::testing::{Collector, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -84,9 +85,9 @@ fn clock(seconds_ahead: i64) -> u64 {
 }
 
 fn start(folder: &Path, library: &Path) -> Collector {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fpga-collector"));
+    let mut command = Command::new(PROGRAM);
     command.env("LD_PRELOAD", library).env("SECONDS_AHEAD", folder.join("ahead"));
-    Collector::spawn(folder, command, &["--no-publish"])
+    Collector::start(command, folder, &["--no-publish"])
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Collector, DEADLINE, event, now_ms, try_request_unix, wait_until};
+use common::{PROGRAM, event, now_ms, start_collector};
+use fpga_collector::testing::{Collector, DEADLINE, try_request_unix, wait_until};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
@@ -49,7 +50,7 @@ fn what_was_acknowledged_before_a_kill_is_a_duplicate_after_it() {
             });
         }
         for _ in 0..KILLS {
-            let collector = Collector::start(dir.path());
+            let collector = start_collector(dir.path());
             let before = acknowledged.lock().unwrap().len();
             wait_until("some more are acknowledged", || acknowledged.lock().unwrap().len() > before + 50);
             collector.kill();
@@ -57,7 +58,7 @@ fn what_was_acknowledged_before_a_kill_is_a_duplicate_after_it() {
         stop.store(true, Ordering::Relaxed);
     });
     let acknowledged = acknowledged.into_inner().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     collector.put_board();
     let usage = collector.usage();
     // At most one event per reporter and kill was counted but not acknowledged.
@@ -131,11 +132,11 @@ fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_no
         let mut random = Random(25);
         for _ in 0..RANDOM_KILLS {
             // The delay begins when the collector listens: some kills hit the first requests, others a long journal.
-            let collector = Collector::start(dir.path());
+            let collector = start_collector(dir.path());
             std::thread::sleep(Duration::from_millis(random.below(150)));
             collector.kill();
         }
-        let collector = Collector::start(dir.path());
+        let collector = start_collector(dir.path());
         stop.store(true, Ordering::Relaxed);
         let batches: Vec<_> = reporters.into_iter().flat_map(|reporter| reporter.join().unwrap()).collect();
         (batches, collector)
@@ -179,7 +180,7 @@ const KILLS_DURING_RECOVERY: u32 = 12;
 #[test]
 fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_twice() {
     let origin = tempfile::tempdir().unwrap();
-    let collector = Collector::start(origin.path());
+    let collector = start_collector(origin.path());
     collector.put_board();
     let numbered: Vec<_> = (1..=8_000).map(|seq| event(1, seq, 1000)).collect();
     let mut count = 0;
@@ -196,7 +197,7 @@ fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_
 
     let whole = copy_checkpoint(origin.path());
     let begin = Instant::now();
-    let recovered = Collector::start(whole.path());
+    let recovered = start_collector(whole.path());
     let mut takes = begin.elapsed();
     assert_eq!(recovered.usage(), count);
     assert!(recovered.metric("fpga_collector_recovered_records_total") > 30.0);
@@ -207,8 +208,8 @@ fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_
         let folder = copy_checkpoint(origin.path());
         // Kills spread evenly over the duration of a recovery; the second try is killed at another moment.
         for part in [kill, (kill * 5 + 3) % KILLS_DURING_RECOVERY] {
-            let program = Command::new(env!("CARGO_BIN_EXE_fpga-collector"));
-            let mut child = Collector::launch(folder.path(), program, &["--no-publish"]);
+            let program = Command::new(PROGRAM);
+            let mut child = Collector::launch(program, folder.path(), &["--no-publish"]);
             let after = takes * part / KILLS_DURING_RECOVERY;
             std::thread::sleep(after);
             child.kill().unwrap();
@@ -220,7 +221,7 @@ fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_
                 before_it_was_ready += 1;
             }
         }
-        let collector = Collector::start(folder.path());
+        let collector = start_collector(folder.path());
         assert_eq!(collector.usage(), count, "kill {kill}");
         let again = collector.post(&format!("[{}]", numbered[..500].join(",")));
         assert_eq!(again.json(), serde_json::json!({"accepted": 0, "duplicates": 500}));
@@ -232,7 +233,7 @@ fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_
 #[test]
 fn a_checkpoint_that_was_cut_or_damaged_costs_what_was_damaged_and_is_told() {
     let origin = tempfile::tempdir().unwrap();
-    let collector = Collector::start(origin.path());
+    let collector = start_collector(origin.path());
     collector.put_board();
     for seq in 1..=20 {
         assert_eq!(collector.post(&event(1, seq, 1000)).status, 200);
@@ -269,7 +270,7 @@ fn a_checkpoint_that_was_cut_or_damaged_costs_what_was_damaged_and_is_told() {
     for (what, harm, left, put_aside, torn) in harms {
         let folder = copy_checkpoint(origin.path());
         harm(folder.path());
-        let collector = Collector::start(folder.path());
+        let collector = start_collector(folder.path());
         collector.put_board();
         assert!(left.contains(&collector.usage()), "{what}: {}", collector.usage());
         assert_eq!(collector.metric("fpga_collector_recovered_damaged_snapshots_total"), put_aside, "{what}");
@@ -280,20 +281,20 @@ fn a_checkpoint_that_was_cut_or_damaged_costs_what_was_damaged_and_is_told() {
         let again = collector.post(&format!("[{}]", all.join(",")));
         assert_eq!(again.json(), serde_json::json!({"accepted": lost, "duplicates": 20 - lost}), "{what}");
         collector.kill();
-        assert_eq!(Collector::start(folder.path()).usage(), 20, "{what}");
+        assert_eq!(start_collector(folder.path()).usage(), 20, "{what}");
     }
 }
 
 #[test]
 fn reporters_carry_every_event_through_kills_exactly_once() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Collector::start(dir.path());
+    let first = start_collector(dir.path());
     let reporters: Vec<_> = (0..3)
         .map(|_| {
             Reporter::start(Config {
                 queue_capacity: 256,
                 backoff_max: Duration::from_millis(100),
-                ..Config::new(first.endpoint())
+                ..Config::new(first.unix_endpoint().parse().unwrap())
             })
             .unwrap()
         })
@@ -335,7 +336,7 @@ fn reporters_carry_every_event_through_kills_exactly_once() {
             wait_until("queues are full", || {
                 reporters.iter().map(|reporter| reporter.stats().merged).sum::<u64>() > merged + 500
             });
-            collector = Collector::start(dir.path());
+            collector = start_collector(dir.path());
         }
         stop.store(true, Ordering::Relaxed);
         collector
@@ -371,12 +372,12 @@ fn a_disk_that_refuses_stops_acknowledgements_until_a_snapshot_succeeds() {
     // Files of at most 8 KiB: the journal reaches that size, a snapshot of this state does not.
     let mut command = Command::new("sh");
     let limited = r#"trap "" XFSZ; ulimit -f 16; exec "$0" "$@""#;
-    command.args(["-c", limited, env!("CARGO_BIN_EXE_fpga-collector")]);
+    command.args(["-c", limited, PROGRAM]);
     // The log is full as well.
     let log = dir.path().join("log");
     std::fs::write(&log, vec![b' '; 8192]).unwrap();
     command.stderr(OpenOptions::new().append(true).open(&log).unwrap());
-    let collector = Collector::spawn(dir.path(), command, &["--no-publish"]);
+    let collector = Collector::start(command, dir.path(), &["--no-publish"]);
     collector.put_board();
     let mut refused = 0;
     for seq in 1..=300 {
@@ -397,5 +398,5 @@ fn a_disk_that_refuses_stops_acknowledgements_until_a_snapshot_succeeds() {
     assert_eq!(collector.request("GET", "/readyz", b"").status, 200);
     assert_eq!(collector.usage(), 300);
     collector.kill();
-    assert_eq!(Collector::start(dir.path()).usage(), 300);
+    assert_eq!(start_collector(dir.path()).usage(), 300);
 }

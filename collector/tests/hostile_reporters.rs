@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Collector, DEADLINE, event, wait_until};
+use common::{event, start_collector};
+use fpga_collector::testing::{Collector, DEADLINE, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,7 +40,7 @@ fn most_kib(collector: &Collector) -> u64 {
 #[test]
 fn slow_uploads_take_little_memory_and_keep_no_reporter_out() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     let (stop, cut_off) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..UPLOADS {
@@ -74,7 +75,7 @@ fn slow_uploads_take_little_memory_and_keep_no_reporter_out() {
 #[test]
 fn a_body_of_events_that_are_none_takes_no_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     let before = most_kib(&collector);
     let odd = format!("[{{\"odd\":[{}0]}}]", "0,".repeat(BODY_BYTES / 2 - 16));
     for body in [format!("[{}0]", "0,".repeat(BODY_BYTES / 2 - 2)), odd] {

@@ -13,7 +13,8 @@ mod labels;
 mod recovery;
 
 use api_server::{Shared, mk_api, serve, write_kubeconfig};
-use common::{Collector, event, wait_until};
+use common::{PROGRAM, event, start_collector_with};
+use fpga_collector::testing::{Collector, wait_until};
 use fpga_core::node_state::NodeState;
 use fpga_net::testing::Server;
 use serde_json::json;
@@ -21,7 +22,7 @@ use std::process::Command;
 use std::time::Duration;
 
 fn start(dir: &std::path::Path, server: &Server, flags: &[&str]) -> Collector {
-    spawn(dir, server, Command::new(env!("CARGO_BIN_EXE_fpga-collector")), flags)
+    spawn(dir, server, Command::new(PROGRAM), flags)
 }
 
 /// Starts a collector by `command`, whose last argument is the program.
@@ -29,7 +30,7 @@ fn spawn(dir: &std::path::Path, server: &Server, command: Command, flags: &[&str
     let kubeconfig = write_kubeconfig(server, dir);
     let mut args = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
     args.extend(flags);
-    Collector::spawn(dir, command, &args)
+    Collector::start(command, dir, &args)
 }
 
 /// Starts a collector and reports 40 ms of a board's time to it.
@@ -156,7 +157,7 @@ fn while_the_api_server_is_away_events_are_acknowledged_and_published_later() {
     let away = serve("127.0.0.1:0", &api);
     let kubeconfig = write_kubeconfig(&away, dir.path());
     let address = away.stop();
-    let collector = Collector::start_with(dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let collector = start_collector_with(dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
     assert_eq!(collector.post(&event(1, 1, 0)).status, 200);
     let unreachable = "fpga_collector_publications_total{outcome=\"unreachable\"}";
     wait_until("a failure is counted", || collector.metric(unreachable) > 0.0);

@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Collector, now_ms};
+use common::{now_ms, start_collector_with};
+use fpga_collector::testing::{Collector, DEADLINE};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -34,7 +35,7 @@ enum Until {
 fn events_without_end_take_no_more_memory_the_longer_they_come() {
     let dir = tempfile::tempdir().unwrap();
     // A short window, which is soon full and then grows no more.
-    let collector = Collector::start_with(dir.path(), &["--no-publish", "--window", "1s"]);
+    let collector = start_collector_with(dir.path(), &["--no-publish", "--window", "1s"]);
     collector.put_board();
     let socket = dir.path().join("collector.sock");
     let mut read = Vec::new();
@@ -57,7 +58,7 @@ fn events_without_end_take_no_more_memory_the_longer_they_come() {
 fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come() {
     let dir = tempfile::tempdir().unwrap();
     // A short window, which is soon full and then grows no more.
-    let collector = Collector::start_with(dir.path(), &["--no-publish", "--window", "10s"]);
+    let collector = start_collector_with(dir.path(), &["--no-publish", "--window", "10s"]);
     collector.put_board();
     let socket = dir.path().join("collector.sock");
     let begin = Instant::now();
@@ -87,7 +88,7 @@ fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come()
 /// Sends arrays of events, each after the acknowledgement of the one before; returns the number of events sent.
 fn report(socket: &Path, reporter: u64, until: Until) -> u64 {
     let stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(common::DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut requests = stream;
     let each = Duration::from_secs(1) * u32::try_from(BATCH * REPORTERS).unwrap()

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Collector, DEADLINE, event, now_ms, try_request, try_request_unix, wait_until};
+use common::{PROGRAM, event, now_ms, start_collector, start_collector_with};
+use fpga_collector::testing::{DEADLINE, try_request, try_request_unix, wait_until};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ use std::process::{Command, Stdio};
 #[test]
 fn a_plain_event_an_array_and_a_retry_are_answered_with_what_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     let plain = format!(
         r#"{{"timestamp_ms":{},"duration_ms":12,"reconfiguration_ms":0,"bitstream_identifier":"sobel"}}"#,
         now_ms()
@@ -33,7 +34,7 @@ fn a_plain_event_an_array_and_a_retry_are_answered_with_what_counted() {
 #[test]
 fn of_a_batch_with_one_bad_event_nothing_is_taken() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     for bad in ["{}", "7", r#"{"timestamp_ms":-1}"#, "[]", r#"{"seq":1}"#] {
         let answer = collector.post(&format!("[{},{bad}]", event(1, 1, 0)));
         assert_eq!(answer.status, 400);
@@ -50,7 +51,7 @@ fn of_a_batch_with_one_bad_event_nothing_is_taken() {
 #[test]
 fn devices_come_change_and_go() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     let digest = format!("sha256:{}", "0a".repeat(32));
     let device = json!({
         "id": "dm0", "vendor": "intel", "board": "a10", "shell": "s1", "slots": 2, "queued": 3, "health": "healthy",
@@ -66,7 +67,7 @@ fn devices_come_change_and_go() {
     assert_eq!(state["bitstreams"][0]["digest"], json!("0a".repeat(16)));
     collector.kill();
 
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     assert_eq!(collector.state()["devices"], state["devices"], "a restart forgets no device");
     assert_eq!(collector.state()["boot"], json!(2));
     assert_eq!(collector.request("DELETE", "/v1/devices/dm0", b"").status, 200);
@@ -77,7 +78,7 @@ fn devices_come_change_and_go() {
 #[test]
 fn a_device_that_falls_silent_counts_as_unhealthy() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start_with(dir.path(), &["--no-publish", "--device-timeout", "100ms"]);
+    let collector = start_collector_with(dir.path(), &["--no-publish", "--device-timeout", "100ms"]);
     collector.put_board();
     wait_until("it is unhealthy", || collector.state()["devices"][0]["healthy"] == json!(false));
     collector.put_board();
@@ -87,7 +88,7 @@ fn a_device_that_falls_silent_counts_as_unhealthy() {
 #[test]
 fn a_body_that_is_too_long_is_refused_announced_or_not() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start_with(dir.path(), &["--no-publish", "--max-body-bytes", "1000"]);
+    let collector = start_collector_with(dir.path(), &["--no-publish", "--max-body-bytes", "1000"]);
     let body = vec![b' '; 5000];
     let answer = collector.request("POST", "/v1/events", &body);
     assert_eq!(answer.status, 413, "{}", answer.text);
@@ -119,7 +120,7 @@ fn post_with(address: &str, headers: &str, body: &str) -> String {
 #[test]
 fn who_floods_is_told_when_to_come_again_and_then_taken() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start_with(dir.path(), &["--no-publish", "--max-bytes-per-second", "300"]);
+    let collector = start_collector_with(dir.path(), &["--no-publish", "--max-bytes-per-second", "300"]);
     let event = event(1, 1, 0);
     assert!(post_with(&collector.tcp, "", &event).starts_with("HTTP/1.1 200"));
     let mut refused = String::new();
@@ -141,7 +142,7 @@ fn over_tcp_a_token_is_wanted_and_over_the_socket_the_user() {
     let token = dir.path().join("token");
     std::fs::write(&token, "a-token-for-this-test").unwrap();
     let flags = ["--no-publish", "--token-file", token.to_str().unwrap(), "--allow-uid", "4294967294"];
-    let collector = Collector::start_with(dir.path(), &flags);
+    let collector = start_collector_with(dir.path(), &flags);
     let event = event(1, 1, 0);
     assert!(post_with(&collector.tcp, "", &event).starts_with("HTTP/1.1 403"));
     assert!(
@@ -179,7 +180,7 @@ fn over_tcp_a_token_is_wanted_and_over_the_socket_the_user() {
 #[test]
 fn a_head_that_trickles_holds_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     let idle: Vec<_> = (0..400).map(|_| TcpStream::connect(&collector.tcp).unwrap()).collect();
     for stream in &idle {
         let _ = (&*stream).write_all(b"POST /v1/ev");
@@ -193,7 +194,7 @@ fn a_head_that_trickles_holds_nobody_up() {
 #[test]
 fn the_address_for_metrics_takes_no_events() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start_with(dir.path(), &["--no-publish", "--metrics-listen", "127.0.0.1:0"]);
+    let collector = start_collector_with(dir.path(), &["--no-publish", "--metrics-listen", "127.0.0.1:0"]);
     let ready = std::fs::read_to_string(dir.path().join("ready")).unwrap();
     let address = ready.lines().find_map(|line| line.strip_prefix("metrics:")).unwrap();
     let status = |method, path| try_request(address, method, path, b"[]").unwrap().status;
@@ -211,7 +212,7 @@ fn the_address_for_metrics_takes_no_events() {
 #[test]
 fn the_socket_is_for_the_owner_and_the_group() {
     let dir = tempfile::tempdir().unwrap();
-    let _collector = Collector::start(dir.path());
+    let _collector = start_collector(dir.path());
     let mode = std::fs::metadata(dir.path().join("collector.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
 }
@@ -219,14 +220,14 @@ fn the_socket_is_for_the_owner_and_the_group() {
 #[test]
 fn asked_to_end_it_ends_in_order_and_leaves_no_socket() {
     let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     collector.put_board();
     collector.post(&event(1, 1, 0));
     // An idle connection does not delay the end.
     let _idle = TcpStream::connect(&collector.tcp).unwrap();
     assert_eq!(collector.terminate().code(), Some(0));
     assert!(!dir.path().join("collector.sock").exists());
-    let collector = Collector::start(dir.path());
+    let collector = start_collector(dir.path());
     assert_eq!(collector.usage(), 1);
     assert_eq!(
         collector.metric("fpga_collector_recovered_records_total"),
@@ -238,8 +239,8 @@ fn asked_to_end_it_ends_in_order_and_leaves_no_socket() {
 #[test]
 fn a_second_collector_on_the_same_folder_is_refused_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
-    let _first = Collector::start(dir.path());
-    let second = Command::new(env!("CARGO_BIN_EXE_fpga-collector"))
+    let _first = start_collector(dir.path());
+    let second = Command::new(PROGRAM)
         .args(["--no-publish", "--node-name", "n", "--listen", "127.0.0.1:0", "--checkpoint-dir"])
         .arg(dir.path().join("checkpoint"))
         .stdin(Stdio::null())
@@ -264,7 +265,7 @@ fn bad_flags_are_refused_with_what_to_write() {
     ];
     for (flags, word) in cases {
         let dir = tempfile::tempdir().unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_fpga-collector"))
+        let output = Command::new(PROGRAM)
             .args(["--no-publish", "--node-name", "n", "--listen", "127.0.0.1:0", "--checkpoint-dir"])
             .arg(dir.path())
             .args(flags)

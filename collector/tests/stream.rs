@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Collector, DEADLINE, event, wait_until};
+use common::{PROGRAM, event, start_collector_with};
+use fpga_collector::testing::{Collector, DEADLINE, wait_until};
 use fpga_core::node_state::{NodeState, decode};
 use fpga_node_stream::limits::REFRESH_INTERVAL;
 use fpga_node_stream::v1::node_stream_server::{NodeStream, NodeStreamServer};
@@ -96,7 +97,7 @@ fn start(dir: &std::path::Path, replicas: &[&str]) -> Collector {
         "--extenders",
         &replicas,
     ];
-    Collector::start_with(dir, &args)
+    start_collector_with(dir, &args)
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn an_idle_node_is_heard_of_now_and_then_and_a_change_at_once() {
 #[test]
 fn without_a_word_on_token_tls_and_uid_it_does_not_start() {
     let refused = |args: &[&str], hint: &str| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_fpga-collector"))
+        let output = std::process::Command::new(PROGRAM)
             .args(["--node-name", "n", "--checkpoint-dir", "/nowhere", "--no-publish"])
             .args(args)
             .output()

@@ -1,14 +1,12 @@
 //! The reporter against a real server on the loopback that ends, comes back, refuses and delays.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "reporter/server.rs"]
-mod server;
-
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
+use fpga_hook::testing::{CollectorStandIn, Shared};
 use fpga_hook::{Config, Endpoint, Reporter};
-use server::{Server, Shared};
+
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -90,7 +88,7 @@ fn events_arrive_in_order_numbered_without_gaps_over_tcp_and_unix_sockets() {
     let dir = tempfile::tempdir().unwrap();
     for endpoint in [any_port(), Endpoint::Unix(dir.path().join("collector.sock"))] {
         let seen = Shared::default();
-        let server = Server::start(&endpoint, &seen);
+        let server = CollectorStandIn::start(&endpoint, &seen);
         let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
         for n in 0..1000 {
             reporter.report(mk_event(n, "sobel"));
@@ -108,7 +106,7 @@ fn events_arrive_in_order_numbered_without_gaps_over_tcp_and_unix_sockets() {
 fn the_same_batch_is_repeated_until_it_is_acknowledged() {
     let seen = Shared::default();
     seen.lock().unwrap().unavailable = 3;
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
     reporter.report(mk_event(1, "sobel"));
     reporter.flush(DEADLINE).unwrap();
@@ -123,17 +121,17 @@ fn a_token_is_shown_over_tcp_alone_and_may_come_late_and_change() {
     let dir = tempfile::tempdir().unwrap();
     let token_file = dir.path().join("token");
     let seen = Shared::default();
-    seen.lock().unwrap().wanted = Some("Bearer the-first-token");
-    let server = Server::start(&any_port(), &seen);
+    seen.lock().unwrap().wanted = Some("Bearer the-first-token-of-two");
+    let server = CollectorStandIn::tcp(&seen);
     let with_token = |endpoint| Config { token_file: Some(token_file.clone()), ..mk_config(endpoint) };
     let reporter = Reporter::start(with_token(&server.endpoint)).unwrap();
     reporter.report(mk_event(1, "sobel"));
     // Without the file nothing is sent; with a wrong token the events are refused. Neither loses any event.
     wait_until("it is tried", || reporter.stats().retries >= 2);
     assert_eq!(seen.lock().unwrap().authorizations.len(), 0);
-    std::fs::write(&token_file, "another-token\n").unwrap();
+    std::fs::write(&token_file, "another-token-than-that\n").unwrap();
     wait_until("it is refused", || !seen.lock().unwrap().authorizations.is_empty());
-    std::fs::write(&token_file, "the-first-token\n").unwrap();
+    std::fs::write(&token_file, "the-first-token-of-two\n").unwrap();
     reporter.flush(DEADLINE).unwrap();
     seen.lock().unwrap().wanted = Some("Bearer the-second-token");
     std::fs::write(&token_file, "the-second-token").unwrap();
@@ -146,7 +144,7 @@ fn a_token_is_shown_over_tcp_alone_and_may_come_late_and_change() {
     }
 
     let seen = Shared::default();
-    let server = Server::start(&Endpoint::Unix(dir.path().join("collector.sock")), &seen);
+    let server = CollectorStandIn::start(&Endpoint::Unix(dir.path().join("collector.sock")), &seen);
     let reporter = Reporter::start(with_token(&server.endpoint)).unwrap();
     reporter.report(mk_event(1, "sobel"));
     reporter.flush(DEADLINE).unwrap();
@@ -157,7 +155,7 @@ fn a_token_is_shown_over_tcp_alone_and_may_come_late_and_change() {
 fn a_collector_that_asks_for_a_pause_gets_it() {
     let seen = Shared::default();
     seen.lock().unwrap().throttle = Some(1);
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
     reporter.report(mk_event(1, "sobel"));
     reporter.flush(DEADLINE).unwrap();
@@ -170,7 +168,7 @@ fn a_collector_that_asks_for_a_pause_gets_it() {
 #[test]
 fn while_the_collector_is_away_events_merge_and_no_time_is_lost() {
     let seen = Shared::default();
-    let endpoint = Server::start(&any_port(), &seen).kill();
+    let endpoint = CollectorStandIn::tcp(&seen).kill();
     let reporter = Reporter::start(Config { queue_capacity: 64, ..mk_config(&endpoint) }).unwrap();
     let reports = 20_000_u64;
     std::thread::scope(|scope| {
@@ -187,7 +185,7 @@ fn while_the_collector_is_away_events_merge_and_no_time_is_lost() {
     let stats = reporter.stats();
     assert!(stats.merged > reports / 2 && stats.queued <= 256, "{stats:?}");
 
-    let _server = Server::start(&endpoint, &seen);
+    let _server = CollectorStandIn::start(&endpoint, &seen);
     reporter.flush(DEADLINE).unwrap();
     let seen = seen.lock().unwrap();
     assert_no_gaps(&seen.accepted);
@@ -200,7 +198,7 @@ fn a_collector_that_comes_back_hears_of_the_devices_though_nothing_is_reported()
     let dir = tempfile::tempdir().unwrap();
     for endpoint in [any_port(), Endpoint::Unix(dir.path().join("collector.sock"))] {
         let seen = Shared::default();
-        let server = Server::start(&endpoint, &seen);
+        let server = CollectorStandIn::start(&endpoint, &seen);
         let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
         reporter.device(mk_device(1));
         reporter.device(mk_device(2));
@@ -209,7 +207,7 @@ fn a_collector_that_comes_back_hears_of_the_devices_though_nothing_is_reported()
         reporter.flush(DEADLINE).unwrap();
         let endpoint = server.kill();
         seen.lock().unwrap().devices.clear();
-        let _server = Server::start(&endpoint, &seen);
+        let _server = CollectorStandIn::start(&endpoint, &seen);
         wait_until("the status came again", || seen.lock().unwrap().devices.last() == Some(&newest));
         reporter.device_gone("dm0");
         let gone = ("dm0".to_owned(), None);
@@ -221,7 +219,7 @@ fn a_collector_that_comes_back_hears_of_the_devices_though_nothing_is_reported()
 fn a_device_that_finds_no_room_holds_up_neither_events_nor_other_devices() {
     let seen = Shared::default();
     seen.lock().unwrap().no_room_for = Some("dm16");
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
     reporter.device(DeviceStatus { id: "dm16".to_owned(), ..mk_device(0) });
     reporter.device(DeviceStatus { id: "dm17".to_owned(), ..mk_device(0) });
@@ -241,7 +239,7 @@ fn a_device_that_finds_no_room_holds_up_neither_events_nor_other_devices() {
 fn a_collector_that_takes_no_events_still_hears_of_the_devices() {
     let seen = Shared::default();
     seen.lock().unwrap().takes_no_events = true;
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let config = Config { device_interval: Duration::from_millis(20), ..mk_config(&server.endpoint) };
     let reporter = Reporter::start(config).unwrap();
     reporter.device(mk_device(1));
@@ -261,7 +259,7 @@ fn a_collector_that_takes_no_events_still_hears_of_the_devices() {
 #[test]
 fn statuses_are_repeated_though_nothing_changes() {
     let seen = Shared::default();
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let config = Config { device_interval: Duration::from_millis(20), ..mk_config(&server.endpoint) };
     let reporter = Reporter::start(config).unwrap();
     reporter.device(mk_device(0));
@@ -271,7 +269,7 @@ fn statuses_are_repeated_though_nothing_changes() {
 #[test]
 fn an_event_after_any_pause_is_sent_soon() {
     let seen = Shared::default();
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     // No refresh of devices wakes the thread.
     let config = Config { device_interval: Duration::from_secs(3600), ..mk_config(&server.endpoint) };
     let reporter = Reporter::start(config).unwrap();
@@ -287,7 +285,7 @@ fn an_event_after_any_pause_is_sent_soon() {
 fn one_refused_event_does_not_hold_up_the_others() {
     let seen = Shared::default();
     seen.lock().unwrap().poison = Some("bad");
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
     for n in 0..100 {
         reporter.report(mk_event(n, if n == 37 { "bad" } else { "good" }));
@@ -300,7 +298,7 @@ fn one_refused_event_does_not_hold_up_the_others() {
 #[test]
 fn the_end_of_a_task_whose_progress_was_sent_is_never_merged() {
     let seen = Shared::default();
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let config = Config { queue_capacity: 8, ..mk_config(&server.endpoint) };
     let reporter = Reporter::start(config).unwrap();
     reporter.report(Event { phase: Phase::Running, ..mk_event(7, "sobel") });
@@ -311,7 +309,7 @@ fn the_end_of_a_task_whose_progress_was_sent_is_never_merged() {
     }
     reporter.report(mk_event(7, "sobel"));
     assert!(reporter.stats().merged > 0);
-    let _server = Server::start(&endpoint, &seen);
+    let _server = CollectorStandIn::start(&endpoint, &seen);
     reporter.flush(DEADLINE).unwrap();
     let seen = seen.lock().unwrap();
     let of_seven: Vec<_> =
@@ -323,7 +321,7 @@ fn the_end_of_a_task_whose_progress_was_sent_is_never_merged() {
 #[test]
 fn a_shutdown_ends_in_time_with_or_without_a_collector() {
     let seen = Shared::default();
-    let server = Server::start(&any_port(), &seen);
+    let server = CollectorStandIn::tcp(&seen);
     let endpoint = server.endpoint.clone();
     let reporter = Reporter::start(mk_config(&endpoint)).unwrap();
     reporter.report(mk_event(1, "sobel"));
@@ -353,7 +351,7 @@ fn a_server_that_never_answers_is_given_up_and_tried_again() {
     wait_until("two tries", || reporter.stats().retries >= 2);
     drop(listener);
     let seen = Shared::default();
-    let _server = Server::start(&endpoint, &seen);
+    let _server = CollectorStandIn::start(&endpoint, &seen);
     reporter.flush(DEADLINE).unwrap();
     assert_eq!(seen.lock().unwrap().accepted.len(), 1);
 }

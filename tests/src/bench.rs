@@ -14,10 +14,10 @@ mod writes;
 
 pub use report::memory_mib;
 
+use crate::testbed::do_nothing_extender;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::process::{Process, ProcessSpec};
 use crate::testbed::run_dir::RunDir;
-use crate::testbed::{do_nothing_extender, wait};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
@@ -102,11 +102,7 @@ async fn start_do_nothing_extender(address: &str, run_dir: &RunDir) -> Result<Pr
         ProcessSpec::new("nothing", own, run_dir.log("nothing")).args(["nothing", "--listen", address]);
     let process = Process::start(&spec)?;
     let (http, url) = (HttpClient::new(START), format!("http://{address}/readyz"));
-    wait::until("the do-nothing extender to listen", START, async || {
-        process.check_running()?;
-        Ok(http.get(&url).await?.status.is_success().then_some(()))
-    })
-    .await?;
+    process.wait_ready(&http, &url, START).await?;
     Ok(process)
 }
 

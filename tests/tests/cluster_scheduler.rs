@@ -14,7 +14,6 @@ use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground, name};
 use fpga_tests::testbed::scale::pods::Kind;
 use fpga_tests::testbed::shipped::ShippedPod;
-use fpga_tests::testbed::wait;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
@@ -71,12 +70,7 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     let pod = ShippedPod::create(bed.plane(), workload, &node, address, &run_dir.join("node")).await.unwrap();
     let extender = Process::start(&pod.process(bed.plane(), "extender").await.unwrap()).unwrap();
     let ready = format!("http://{address}:9464/readyz");
-    wait::until("the extender to be ready", LONG, async || {
-        extender.check_running()?;
-        Ok(bed.http().get(&ready).await?.status.is_success().then_some(()))
-    })
-    .await
-    .unwrap();
+    extender.wait_ready(bed.http(), &ready, LONG).await.unwrap();
     // The Service refers to the port of the extender.
     let service = ["get", "service/fpga-scheduler-extender-verbs", "-n", "kube-fpga", "-o", "json"];
     let service: serde_json::Value =

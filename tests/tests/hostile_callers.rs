@@ -99,9 +99,9 @@ async fn forge(url: String, number: usize, attack: Arc<Attack>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_uploads_and_forged_decisions_take_little_memory_and_keep_no_real_call_waiting() {
     let run_dir = RunDir::new().unwrap();
-    let api = FakeApi::start(NODES, 100).unwrap();
+    let api = FakeApi::start(NODES, 100);
     let (kubeconfig, ready) = (run_dir.path().join("kubeconfig"), run_dir.path().join("ready"));
-    api.write_kubeconfig(&kubeconfig).unwrap();
+    api.write_kubeconfig(&kubeconfig);
     let name = "fpga-scheduler-extender";
     let spec = ProcessSpec::new(name, built(name).unwrap(), run_dir.log(name))
         .args([

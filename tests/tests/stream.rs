@@ -92,13 +92,7 @@ impl Bed {
             .arg("--kubeconfig")
             .arg(self.plane.kubeconfig(&Identity::Admin).unwrap());
         let process = Process::start(&spec).unwrap();
-        let url = self.replica_url(replica, "/readyz");
-        wait::until("the replica to be ready", LONG, async || {
-            process.check_running()?;
-            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
-        })
-        .await
-        .unwrap();
+        process.wait_ready(&self.http, &self.replica_url(replica, "/readyz"), LONG).await.unwrap();
         self.replicas[replica] = Some(process);
     }
 
@@ -112,8 +106,11 @@ impl Bed {
         let replicas = [0, 1].map(|replica| format!("http://{host}:{}", stream_port(replica)));
         let spec = self
             .process("fpga-collector", "collector")
-            .args(["--node-name", NODE, "--listen", &self.collector_address(), "--checkpoint-dir"])
-            .arg(self.plane.run_dir().path().join("checkpoint"))
+            .args(programs::collector_args(
+                NODE,
+                &self.collector_address(),
+                &self.plane.run_dir().path().join("checkpoint"),
+            ))
             .args(["--extenders".to_owned(), replicas.join(",")])
             .args(["--stream-without-tls", "--stream-token-file"])
             .arg(token_file)

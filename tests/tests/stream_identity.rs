@@ -64,12 +64,7 @@ impl Bed {
         let extender = Process::start(&spec).unwrap();
         let http = HttpClient::new(Duration::from_secs(5));
         let bed = Self { plane, http, extender, authority };
-        wait::until("the extender to be ready", LONG, async || {
-            bed.extender.check_running()?;
-            Ok(bed.http.get(&bed.url("/readyz")).await?.status.is_success().then_some(()))
-        })
-        .await
-        .unwrap();
+        bed.extender.wait_ready(&bed.http, &bed.url("/readyz"), LONG).await.unwrap();
         bed
     }
 

@@ -67,12 +67,7 @@ impl Bed {
         let extender = Process::start(&spec).unwrap();
         let http = HttpClient::new(Duration::from_secs(5));
         let ready = format!("http://{host}:{METRICS_PORT}/readyz");
-        wait::until("the extender to be ready", LONG, async || {
-            extender.check_running()?;
-            Ok(http.get(&ready).await?.status.is_success().then_some(()))
-        })
-        .await
-        .unwrap();
+        extender.wait_ready(&http, &ready, LONG).await.unwrap();
         for node in &nodes {
             node.wait_ready(LONG).await.unwrap();
         }

@@ -1,188 +1,20 @@
-//! A collector process for each test, and a plain HTTP client.
+//! The collector of this crate, and its events.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use fpga_collector::testing::Collector;
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fpga-collector");
 
-/// A running collector; its folder outlives it.
-pub struct Collector {
-    child: Child,
-    pub dir: PathBuf,
-    pub tcp: String,
+/// Starts a collector in `dir` that uses no API server.
+pub fn start_collector(dir: &Path) -> Collector {
+    start_collector_with(dir, &["--no-publish"])
 }
 
-pub struct Answer {
-    pub status: u16,
-    pub text: String,
-}
-
-impl Answer {
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap()
-    }
-}
-
-impl Collector {
-    /// Starts a collector in `dir` that uses no API server.
-    pub fn start(dir: &Path) -> Self {
-        Self::start_with(dir, &["--no-publish"])
-    }
-
-    pub fn start_with(dir: &Path, args: &[&str]) -> Self {
-        Self::spawn(dir, Command::new(env!("CARGO_BIN_EXE_fpga-collector")), args)
-    }
-
-    /// Starts a collector without waiting for it; it writes the file `ready` when it is ready.
-    pub fn launch(dir: &Path, mut command: Command, args: &[&str]) -> Child {
-        let ready = dir.join("ready");
-        let _ = std::fs::remove_file(&ready);
-        command
-            .args(["--node-name", "node-1", "--listen", "127.0.0.1:0", "--checkpoint-dir"])
-            .arg(dir.join("checkpoint"))
-            .arg("--listen-unix")
-            .arg(dir.join("collector.sock"))
-            .arg("--ready-file")
-            .arg(&ready)
-            .args(args)
-            .env_remove("KUBECONFIG")
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap()
-    }
-
-    /// Starts a collector by `command`, whose last argument is the program.
-    pub fn spawn(dir: &Path, command: Command, args: &[&str]) -> Self {
-        let ready = dir.join("ready");
-        let child = Self::launch(dir, command, args);
-        let mut collector = Self { child, dir: dir.to_owned(), tcp: String::new() };
-        wait_until("the collector is ready", || {
-            assert!(collector.child.try_wait().unwrap().is_none(), "the collector ended early");
-            ready.exists()
-        });
-        let addresses = std::fs::read_to_string(&ready).unwrap();
-        collector.tcp = addresses.lines().next().unwrap().to_owned();
-        collector
-    }
-
-    pub fn endpoint(&self) -> fpga_hook::Endpoint {
-        fpga_hook::Endpoint::Unix(self.dir.join("collector.sock"))
-    }
-
-    pub fn pid(&self) -> nix::unistd::Pid {
-        nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap())
-    }
-
-    /// Kills the collector, as a power cut would, but without loss of what the kernel has not yet written to disk.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        assert_eq!(self.child.wait().unwrap().signal(), Some(9));
-    }
-
-    /// Sends SIGTERM and waits for the end.
-    pub fn terminate(mut self) -> ExitStatus {
-        nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).unwrap();
-        let mut status = None;
-        wait_until("the collector ended", || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        status.unwrap()
-    }
-
-    pub fn request(&self, method: &str, path: &str, body: &[u8]) -> Answer {
-        try_request(&self.tcp, method, path, body).unwrap()
-    }
-
-    pub fn post(&self, body: &str) -> Answer {
-        self.request("POST", "/v1/events", body.as_bytes())
-    }
-
-    pub fn state(&self) -> Value {
-        let answer = self.request("GET", "/v1/state", b"");
-        assert_eq!(answer.status, 200, "{}", answer.text);
-        answer.json()
-    }
-
-    pub fn usage(&self) -> u64 {
-        self.state()["usageMs"].as_u64().unwrap()
-    }
-
-    /// The sum of the metric's lines that begin with `name`.
-    pub fn metric(&self, name: &str) -> f64 {
-        let text = self.request("GET", "/metrics", b"").text;
-        let values = text.lines().filter(|line| line.starts_with(name));
-        values.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
-    }
-
-    /// Adds a board with so many slots that no test's load exceeds their time.
-    pub fn put_board(&self) {
-        let body = br#"{"id":"dm0","vendor":"intel","slots":4096,"health":"healthy"}"#;
-        assert_eq!(self.request("PUT", "/v1/devices/dm0", body).status, 200);
-    }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// One request over TCP, on a connection of its own.
-pub fn try_request(address: &str, method: &str, path: &str, body: &[u8]) -> std::io::Result<Answer> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
-    exchange(stream, method, path, body)
-}
-
-/// One request over a unix socket, on a connection of its own.
-pub fn try_request_unix(path: &Path, method: &str, target: &str, body: &[u8]) -> std::io::Result<Answer> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
-    exchange(stream, method, target, body)
-}
-
-fn exchange(mut stream: impl Read + Write, method: &str, path: &str, body: &[u8]) -> std::io::Result<Answer> {
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    // A server that refuses a body may close before it has read all of it; its answer counts.
-    let sent = stream.write_all(body);
-    let mut text = Vec::new();
-    if let Err(error) = stream.read_to_end(&mut text)
-        && text.is_empty()
-    {
-        return Err(sent.err().unwrap_or(error));
-    }
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let cut_off = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "no whole answer");
-    let (head, text) = text.split_once("\r\n\r\n").ok_or_else(cut_off)?;
-    let status = head.get(9..12).and_then(|status| status.parse().ok()).ok_or_else(cut_off)?;
-    let length = head
-        .lines()
-        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    if length.is_some_and(|length: usize| text.len() < length) {
-        return Err(cut_off());
-    }
-    Ok(Answer { status, text: text.to_owned() })
-}
-
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub fn start_collector_with(dir: &Path, args: &[&str]) -> Collector {
+    Collector::start(Command::new(PROGRAM), dir, args)
 }
 
 pub fn now_ms() -> u64 {

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
-use fpga_net::testing::{Server, kubeconfig, status};
+use fpga_net::testing::{Server, status};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub fn serve(address: &str, api: &Shared) -> Server {
 /// Writes a kubeconfig for `server` into `dir`.
 pub fn write_kubeconfig(server: &Server, dir: &Path) -> PathBuf {
     let path = dir.join("kubeconfig");
-    std::fs::write(&path, kubeconfig(&format!("http://{}", server.address()))).unwrap();
+    server.write_kubeconfig(&path);
     path
 }
 

@@ -1,8 +1,9 @@
 //! Publication while the disk takes no checkpoint.
 
 use crate::api_server::{mk_api, serve};
-use crate::common::{Collector, DEADLINE, event, wait_until};
+use crate::common::{PROGRAM, event};
 use crate::{last, put_device, spawn, start, start_busy};
+use fpga_collector::testing::{Collector, DEADLINE, wait_until};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::Event;
 use std::process::Command;
@@ -23,13 +24,13 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
     let api = mk_api();
     let server = serve("127.0.0.1:0", &api);
     let mut command = Command::new("sh");
-    command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_fpga-collector")]);
+    command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, PROGRAM]);
     let flags = ["--device-timeout", "1s", "--min-write-interval", "100ms", "--heartbeat", "1s"];
     let collector = spawn(dir.path(), &server, command, &flags);
 
     let reporter = fpga_hook::Reporter::start(fpga_hook::Config {
         device_interval: Duration::from_millis(100),
-        ..fpga_hook::Config::new(collector.endpoint())
+        ..fpga_hook::Config::new(collector.unix_endpoint().parse().unwrap())
     });
     let reporter = reporter.unwrap();
     let board = |id: &str, queued| DeviceStatus {
@@ -95,7 +96,7 @@ fn a_collector_that_starts_on_a_full_disk_publishes_its_boards_and_acknowledges_
     // Files of at most 512 bytes: a snapshot is longer.
     let mut command = Command::new("sh");
     let limited = r#"trap "" XFSZ; ulimit -S -f 1; exec "$0" "$@""#;
-    command.args(["-c", limited, env!("CARGO_BIN_EXE_fpga-collector")]);
+    command.args(["-c", limited, PROGRAM]);
     let second = spawn(dir.path(), &server, command, &[]);
     wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     let state = last(&api).unwrap();

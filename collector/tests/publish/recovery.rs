@@ -1,8 +1,9 @@
 //! What a starting collector takes over from the annotation.
 
 use crate::api_server::{mk_api, serve, write_kubeconfig};
-use crate::common::{Collector, now_ms, wait_until};
+use crate::common::{now_ms, start_collector_with};
 use crate::{last, start, start_busy};
+use fpga_collector::testing::wait_until;
 use serde_json::json;
 
 #[test]
@@ -61,7 +62,7 @@ fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_an
     let second_dir = tempfile::tempdir().unwrap();
     let kubeconfig = write_kubeconfig(&server, second_dir.path());
     let address = server.stop();
-    let second = Collector::start_with(second_dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let second = start_collector_with(second_dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
     second.put_board();
     let _back = serve(&address, &api);
     wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Collector, build, wait_until};
+use common::{build, start_collector};
+use fpga_collector::testing::{Collector, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -25,7 +26,7 @@ impl Bed {
         std::fs::write(&token_file, token).unwrap();
         let args = ["--token-file", token_file.to_str().unwrap()];
         let args = if token.is_empty() { &[][..] } else { &args };
-        let collector = Collector::start_with(&built.join("fpga-collector"), folder.path(), args);
+        let collector = start_collector(&built.join("fpga-collector"), folder.path(), args);
         let mut make = Command::new("make");
         make.args(["-s", "-C", env!("CARGO_MANIFEST_DIR"), "install"]);
         make.arg(format!("PREFIX={}", folder.path().join("usr").display()));
@@ -94,10 +95,10 @@ fn assert_reported(state: &serde_json::Value, more: u64) {
 
 #[test]
 fn a_c_program_reports_over_tcp_and_unix_sockets_and_may_exit_without_stopping() {
-    for endpoint in [Collector::tcp, Collector::unix] {
+    for endpoint in [Collector::tcp_endpoint, Collector::unix_endpoint] {
         let bed = Bed::new();
         assert_silent_success(&bed.run("hook", &["report", &endpoint(&bed.collector)]));
-        let state = bed.collector.state();
+        let state = bed.collector.unix_state();
         assert_reported(&state, 0);
         let device = &state["devices"][0];
         assert_eq!(
@@ -115,24 +116,24 @@ fn a_c_program_reports_over_tcp_and_unix_sockets_and_may_exit_without_stopping()
 #[test]
 fn a_collector_that_asks_for_a_token_is_shown_it() {
     let bed = Bed::with_token("a-token-for-this-test");
-    assert_silent_success(&bed.run("hook", &["token", &bed.collector.tcp()]));
+    assert_silent_success(&bed.run("hook", &["token", &bed.collector.tcp_endpoint()]));
     // Reports sent without the token did not count.
-    assert_reported(&bed.collector.state(), 0);
+    assert_reported(&bed.collector.unix_state(), 0);
 }
 
 #[test]
 fn misuse_gives_errors_and_a_stop_says_that_the_device_is_gone() {
     let bed = Bed::new();
-    assert_silent_success(&bed.run("hook", &["misuse", &bed.collector.unix()]));
-    wait_until("the device is gone", || bed.collector.state().get("devices").is_none());
-    assert_eq!(bed.collector.state()["usageMs"], 0);
+    assert_silent_success(&bed.run("hook", &["misuse", &bed.collector.unix_endpoint()]));
+    wait_until("the device is gone", || bed.collector.unix_state().get("devices").is_none());
+    assert_eq!(bed.collector.unix_state()["usageMs"], 0);
 }
 
 #[test]
 fn a_forked_child_can_not_use_the_parents_handle_and_can_have_its_own() {
     let bed = Bed::new();
-    assert_silent_success(&bed.run("hook", &["fork", &bed.collector.unix()]));
-    assert_reported(&bed.collector.state(), 100);
+    assert_silent_success(&bed.run("hook", &["fork", &bed.collector.unix_endpoint()]));
+    assert_reported(&bed.collector.unix_state(), 100);
 }
 
 #[test]
@@ -145,15 +146,15 @@ fn nothing_blocks_where_no_collector_is() {
 fn the_library_stays_when_it_is_unloaded() {
     let bed = Bed::new();
     let library = bed.library();
-    assert_silent_success(&bed.run("unload", &[library.to_str().unwrap(), &bed.collector.unix()]));
-    assert_eq!(bed.collector.state()["devices"][0]["id"], "board0");
+    assert_silent_success(&bed.run("unload", &[library.to_str().unwrap(), &bed.collector.unix_endpoint()]));
+    assert_eq!(bed.collector.unix_state()["devices"][0]["id"], "board0");
 }
 
 #[test]
 #[ignore = "a measurement: cargo test --release -p fpga-hook-c --test c_programs -- --ignored --nocapture"]
 fn what_an_event_costs_its_thread() {
     let bed = Bed::new();
-    let output = bed.run("hook", &["cost", &bed.collector.unix()]);
+    let output = bed.run("hook", &["cost", &bed.collector.unix_endpoint()]);
     assert!(output.status.success(), "{output:?}");
     println!("{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -4,7 +4,8 @@
 #[path = "../../c-abi/tests/common/mod.rs"]
 mod common;
 
-use common::{Collector, build, wait_until};
+use common::{build, start_collector};
+use fpga_collector::testing::{Collector, wait_until};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::io::{BufRead as _, BufReader};
@@ -22,7 +23,7 @@ impl Bed {
     fn new() -> Self {
         let built = build(&["fpga-opencl-layer", "fpga-collector"]);
         let folder = tempfile::tempdir().unwrap();
-        let collector = Collector::start(&built.join("fpga-collector"), folder.path());
+        let collector = start_collector(&built.join("fpga-collector"), folder.path(), &[]);
         Self { folder, layer: built.join("libfpga_opencl_layer.so"), collector }
     }
 
@@ -43,7 +44,7 @@ impl Bed {
     /// Like [`Self::idle`], with a collector.
     fn layered(&self, program: &Path) -> Command {
         let mut command = self.idle(program);
-        command.env("FPGA_COLLECTOR", self.collector.unix());
+        command.env("FPGA_COLLECTOR", self.collector.unix_endpoint());
         command
     }
 
@@ -120,7 +121,7 @@ fn programs_print_the_same_with_the_layer_as_without_it() {
     for name in ["null_kernel", "map_touch"] {
         succeed(&mut bed.layered(&program(name)));
     }
-    let state = bed.collector.state();
+    let state = bed.collector.unix_state();
     assert!(bitstreams(&state).len() >= 5, "a source each: {state}");
     // PoCL compiles while a program is built and launched, not on the device.
     assert_eq!(state["reconfigurationMs"], 0);
@@ -138,13 +139,13 @@ fn a_collector_that_asks_for_a_token_is_shown_it() {
     let token_file = folder.path().join("token");
     std::fs::write(&token_file, "a-token-for-this-test").unwrap();
     let args = ["--token-file", token_file.to_str().unwrap()];
-    let collector = Collector::start_with(&built.join("fpga-collector"), folder.path(), &args);
+    let collector = start_collector(&built.join("fpga-collector"), folder.path(), &args);
     let mut command = bed.layered(&program("null_kernel"));
-    command.env("FPGA_COLLECTOR", collector.tcp()).env("FPGA_DEVICE_VENDOR", "acme");
+    command.env("FPGA_COLLECTOR", collector.tcp_endpoint()).env("FPGA_DEVICE_VENDOR", "acme");
     succeed(&mut command);
-    assert!(collector.state().get("devices").is_none(), "without the token");
+    assert!(collector.unix_state().get("devices").is_none(), "without the token");
     succeed(command.env("FPGA_COLLECTOR_TOKEN_FILE", &token_file));
-    assert_eq!(collector.state()["devices"][0]["vendor"], "acme");
+    assert_eq!(collector.unix_state()["devices"][0]["vendor"], "acme");
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn an_application_can_not_tell_that_its_queues_have_profiling() {
     for profiling in ["1", "0"] {
         succeed(bed.layered(&native).args(["visible", "-"]).env("FPGA_ADD_PROFILING", profiling));
     }
-    assert!(!bitstreams(&bed.collector.state()).is_empty(), "its transfers are reported");
+    assert!(!bitstreams(&bed.collector.unix_state()).is_empty(), "its transfers are reported");
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn many_threads_may_enqueue_at_once() {
     for profiling in ["1", "0"] {
         succeed(bed.layered(&native).args(["threads", "-"]).env("FPGA_ADD_PROFILING", profiling));
     }
-    assert!(!bitstreams(&bed.collector.state()).is_empty());
+    assert!(!bitstreams(&bed.collector.unix_state()).is_empty());
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn kernels_are_timed_and_a_binary_is_a_bitstream() {
     let native = bed.native_c();
     let (binary, digest) = bed.binary(&native);
     let run = |profiling: &str, name: Option<&str>| {
-        let before = usage(&bed.collector.state());
+        let before = usage(&bed.collector.unix_state());
         let mut command = bed.layered(&native);
         command.arg("run-binary").arg(&binary).env("FPGA_ADD_PROFILING", profiling);
         command
@@ -186,7 +187,7 @@ fn kernels_are_timed_and_a_binary_is_a_bitstream() {
             command.env("FPGA_BITSTREAM_NAMES", format!("{name}=sha256:{digest}"));
         }
         let busy: u64 = String::from_utf8(succeed(&mut command).stdout).unwrap().trim().parse().unwrap();
-        let state = bed.collector.state();
+        let state = bed.collector.unix_state();
         let used = usage(&state) - before;
         // The first launch and the load come on top; waiting for a processor does not.
         assert!(used > busy / 2 && used < busy + 1000, "{used} ms reported of {busy} ms: {state}");
@@ -213,7 +214,7 @@ fn building_a_source_is_a_reconfiguration_where_the_environment_says_so() {
     succeed(
         command.env("FPGA_SOURCE_AS_BITSTREAM", "1").env("POCL_CACHE_DIR", bed.folder.path().join("cache")),
     );
-    let state = bed.collector.state();
+    let state = bed.collector.unix_state();
     let reconfiguration = state["reconfigurationMs"].as_u64().unwrap();
     assert!(reconfiguration > 0 && reconfiguration <= usage(&state), "{state}");
 }
@@ -226,8 +227,8 @@ fn a_kernel_counts_while_it_runs() {
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "running");
-    let before = usage(&bed.collector.state());
-    wait_until("the use grows within one kernel", || usage(&bed.collector.state()) > before + 1500);
+    let before = usage(&bed.collector.unix_state());
+    wait_until("the use grows within one kernel", || usage(&bed.collector.unix_state()) > before + 1500);
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -238,7 +239,7 @@ fn forks_and_exits_without_release_are_safe() {
     let native = bed.native_c();
     let (binary, digest) = bed.binary(&native);
     succeed(bed.layered(&native).arg("fork").arg(&binary));
-    let state = bed.collector.state();
+    let state = bed.collector.unix_state();
     assert!(
         bitstreams(&state).iter().any(|bitstream| bitstream["digest"] == digest[..32]),
         "the child's: {state}"
@@ -261,5 +262,5 @@ fn without_a_collector_or_with_one_that_is_away_the_application_runs_all_the_sam
         let log = std::fs::read_to_string(bed.log()).unwrap();
         assert!(log.contains(word), "{log}");
     }
-    assert_eq!(usage(&bed.collector.state()), 0);
+    assert_eq!(usage(&bed.collector.unix_state()), 0);
 }

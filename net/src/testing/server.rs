@@ -1,5 +1,6 @@
 //! A stand-in for a server, on a thread of its own.
 
+use super::api_server::kubeconfig;
 use axum::Router;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -8,6 +9,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 /// A server that runs until it is stopped or dropped. Its end cuts every connection, as the end of a process does.
+#[derive(Debug)]
 pub struct Server {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -17,11 +19,24 @@ pub struct Server {
 impl Server {
     /// Serves `router` at a TCP address; port 0 takes a free one.
     pub fn tcp(address: &str, router: Router) -> Self {
+        Self::tcp_beside(address, router, std::future::pending())
+    }
+
+    /// Like [`Self::tcp`]; the server's thread runs `work` as well, with whose end the server ends.
+    pub fn tcp_beside(
+        address: &str,
+        router: Router,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         Self::start(address, async || {
-            axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), router).await.unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            tokio::select! {
+                served = axum::serve(listener, router) => served.unwrap(),
+                () = work => {}
+            }
         })
     }
 
@@ -50,6 +65,11 @@ impl Server {
     /// The bound address, or the path of the unix socket.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Writes a kubeconfig for an API server at the bound TCP address.
+    pub fn write_kubeconfig(&self, path: &Path) {
+        std::fs::write(path, kubeconfig(&format!("http://{}", self.address))).unwrap();
     }
 
     /// Ends the server and returns its address.

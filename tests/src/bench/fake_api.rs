@@ -1,16 +1,15 @@
 //! The part of an API server that an extender watches: 5,000 nodes whose states change a thousand times a second, and
 //! unchanging pods. A real API server would use the whole machine at that rate, but the extender is what is measured.
 
-use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use fpga_net::testing::{Server, status};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -23,10 +22,10 @@ const CROWDS_PER_SECOND: u32 = 50;
 /// Number of batches by which a slow watcher may be behind; a watcher that is further behind must list again.
 const BEHIND: usize = 100_000;
 
-/// A running fake API server; it ends with the program.
+/// A running fake API server, which ends when it is dropped.
 #[derive(Debug)]
 pub struct FakeApi {
-    address: SocketAddr,
+    server: Server,
     cluster: Arc<Cluster>,
 }
 
@@ -41,42 +40,24 @@ struct Cluster {
 
 impl FakeApi {
     /// Serves this many nodes and FPGA pods, on a thread of its own.
-    ///
-    /// # Errors
-    /// There is no free port, or no thread can be started.
-    pub fn start(nodes: usize, pods: usize) -> Result<Self> {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free port")?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+    #[must_use]
+    pub fn start(nodes: usize, pods: usize) -> Self {
         let watchers = broadcast::Sender::new(BEHIND);
         let (changes, per_second) = (AtomicU64::new(0), AtomicU32::new(0));
         let cluster = Arc::new(Cluster { nodes, pods, changes, per_second, watchers });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let serving = Arc::clone(&cluster);
-        std::thread::Builder::new().name("fake-api".into()).spawn(move || {
-            runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                let router = Router::new()
-                    .route("/api/v1/nodes", get(list_or_watch_nodes))
-                    .route("/api/v1/pods", get(list_or_watch_pods))
-                    .fallback(not_found)
-                    .with_state(Arc::clone(&serving));
-                tokio::select! {
-                    served = axum::serve(listener, router) => served,
-                    () = serving.keep_changing() => Ok(()),
-                }
-            })
-        })?;
-        Ok(Self { address, cluster })
+        let router = Router::new()
+            .route("/api/v1/nodes", get(list_or_watch_nodes))
+            .route("/api/v1/pods", get(list_or_watch_pods))
+            .fallback(not_found)
+            .with_state(Arc::clone(&cluster));
+        let changing = Arc::clone(&cluster);
+        let server = Server::tcp_beside("127.0.0.1:0", router, async move { changing.keep_changing().await });
+        Self { server, cluster }
     }
 
     /// Writes a kubeconfig for the fake API server.
-    ///
-    /// # Errors
-    /// The file can't be written.
-    pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
-        let kubeconfig = fpga_net::testing::kubeconfig(&format!("http://{}", self.address));
-        std::fs::write(path, kubeconfig).context("can't write a kubeconfig")
+    pub fn write_kubeconfig(&self, path: &Path) {
+        self.server.write_kubeconfig(path);
     }
 
     /// Sets the number of states that change per second, node after node.
@@ -112,9 +93,7 @@ impl Cluster {
 }
 
 async fn not_found() -> Response {
-    let status =
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
-    (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "application/json")], status.to_string()).into_response()
+    status(404, "not found")
 }
 
 fn is_watch(query: Option<&str>) -> bool {

@@ -44,7 +44,7 @@ impl Args {
     pub async fn run(self) -> Result<()> {
         let Self { nodes, pods, changes, seconds } = self;
         let run_dir = RunDir::new()?;
-        let api = FakeApi::start(nodes as usize, pods as usize)?;
+        let api = FakeApi::start(nodes as usize, pods as usize);
         let (extender, url) = start_extender(&api, &run_dir).await?;
         let network = Network::claim()?;
         let address = format!("{}:{NOTHING_PORT}", network.control_plane());
@@ -109,7 +109,7 @@ impl Args {
 
 async fn start_extender(api: &FakeApi, run_dir: &RunDir) -> Result<(Process, String)> {
     let (kubeconfig, ready) = (run_dir.path().join("kubeconfig"), run_dir.path().join("ready"));
-    api.write_kubeconfig(&kubeconfig)?;
+    api.write_kubeconfig(&kubeconfig);
     let name = "fpga-scheduler-extender";
     let spec = ProcessSpec::new(name, programs::built(name)?, run_dir.log(name))
         .args(["--listen", "127.0.0.1:0", "--ready-file"])

@@ -157,12 +157,7 @@ impl Cluster {
             .args(["--shutdown-delay", "0s"])
             .args(&self.spec.extender_args);
         let process = Process::start(&spec)?;
-        let url = self.extender_url("/readyz");
-        wait::until("the extender to be ready", START, async || {
-            process.check_running()?;
-            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
-        })
-        .await?;
+        process.wait_ready(&self.http, &self.extender_url("/readyz"), START).await?;
         self.extender = Some(process);
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! The kernel kills a child when the *thread* that forked it ends (PR_SET_PDEATHSIG), so a single thread that lives
 //! as long as the program forks all children. A panic, Ctrl-C or SIGKILL of the program leaves no process behind.
 
+use super::http_client::HttpClient;
+use super::wait;
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -182,6 +184,18 @@ impl Process {
             None => Ok(()),
             Some(status) => bail!("{} ended ({status}); the end of its log:\n{}", self.name, self.log_tail()),
         }
+    }
+
+    /// Waits until the program answers a GET of `url` with success.
+    ///
+    /// # Errors
+    /// The process has ended, or `time` is over.
+    pub async fn wait_ready(&self, http: &HttpClient, url: &str, time: Duration) -> Result<()> {
+        wait::until(&format!("{} to be ready", self.name), time, async || {
+            self.check_running()?;
+            Ok(http.get(url).await?.status.is_success().then_some(()))
+        })
+        .await
     }
 
     /// Sends a signal: SIGKILL to the whole process group, other signals to the process only, like container

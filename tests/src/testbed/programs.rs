@@ -1,6 +1,7 @@
 //! Paths of our own programs: they lie beside the binary of the test or the demo, in cargo's target folder.
 
 use anyhow::{Context as _, Result, bail};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The folder of the repository.
@@ -24,4 +25,13 @@ pub fn built(name: &str) -> Result<PathBuf> {
         bail!("{} is missing. Run `cargo build --workspace`", path.display());
     }
     Ok(path)
+}
+
+/// The arguments that every collector needs: its node, the address at which it takes requests, and the folder of its
+/// checkpoint.
+#[must_use]
+pub fn collector_args(node: &str, address: &str, checkpoint: &Path) -> [OsString; 6] {
+    let texts = ["--node-name", node, "--listen", address, "--checkpoint-dir"].map(OsString::from);
+    let [name, node, listen, address, folder] = texts;
+    [name, node, listen, address, folder, checkpoint.into()]
 }

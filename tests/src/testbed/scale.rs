@@ -149,12 +149,7 @@ impl ScaleBed {
             .arg(self.plane.kubeconfig(&Identity::Admin)?)
             .args(args);
         let process = Process::start(&spec)?;
-        let url = self.replica_url(replica, "/readyz");
-        wait::until("the extender to be ready", LONG, async || {
-            process.check_running()?;
-            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
-        })
-        .await?;
+        process.wait_ready(&self.http, &self.replica_url(replica, "/readyz"), LONG).await?;
         self.extenders.insert(replica, process);
         Ok(())
     }

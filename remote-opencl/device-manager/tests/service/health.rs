@@ -2,45 +2,38 @@
 
 use crate::board::{FULL, PARTIAL, Scaler, images, scalers};
 use crate::harness::{Board, Client, DEADLINE, Manager};
-use axum::extract::State;
-use axum::routing::{post, put};
-use axum::{Json, Router};
-use fpga_core::device::{DeviceStatus, Health};
+use fpga_core::device::Health;
 use fpga_emulated_board::Controls;
-use serde_json::{Value as Text, json};
-use std::sync::{Arc, Mutex};
+use fpga_hook::Endpoint;
+use fpga_hook::testing::{CollectorStandIn, Shared};
 use std::time::{Duration, Instant};
 
-/// The last status that a collector received of the device.
-#[derive(Clone, Default)]
-pub struct Collector(Arc<Mutex<Option<DeviceStatus>>>);
+/// A stand-in for the collector.
+pub struct Collector {
+    seen: Shared,
+    _stand_in: CollectorStandIn,
+}
 
 impl Collector {
     /// A collector, and its address.
     pub fn start() -> (Self, String) {
-        let collector = Self::default();
-        let events = async |Json(events): Json<Text>| {
-            let accepted = events.as_array().map_or(1, Vec::len);
-            Json(json!({"accepted": accepted, "duplicates": 0}))
-        };
-        let device = async |State(collector): State<Self>, Json(status): Json<DeviceStatus>| {
-            *collector.0.lock().unwrap() = Some(status);
-        };
-        let app = Router::new().route("/v1/events", post(events)).route("/v1/devices/{id}", put(device));
-        let app = app.with_state(collector.clone());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move {
-            axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), app).await.unwrap();
-        });
-        (collector, address)
+        let seen = Shared::default();
+        let stand_in = CollectorStandIn::tcp(&seen);
+        let Endpoint::Tcp(address) = &stand_in.endpoint else { panic!("a port has a TCP address") };
+        let address = format!("http://{address}");
+        (Self { seen, _stand_in: stand_in }, address)
+    }
+
+    /// Health of the device by the last status that the collector has received.
+    fn health(&self) -> Option<Health> {
+        let seen = self.seen.lock().unwrap();
+        seen.devices.last()?.1.as_ref().map(|status| status.health)
     }
 
     /// Waits until the collector has received this health.
     pub async fn hears(&self, health: Health) {
         let until = Instant::now() + DEADLINE;
-        while self.0.lock().unwrap().as_ref().is_none_or(|status| status.health != health) {
+        while self.health() != Some(health) {
             assert!(Instant::now() < until, "the collector does not hear that the device is {health:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,51 +1,20 @@
 use super::*;
 use crate::dispatcher::Dispatcher;
 use crate::store::BitstreamStore;
-use axum::Json;
-use axum::Router;
-use axum::extract::Path;
-use axum::routing::{post, put};
 use fpga_board::dispatch::policy::DispatchRules;
 use fpga_board::dispatch::{Lanes, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels, SessionId};
 use fpga_hook::Config;
-use serde_json::{Value, json};
+use fpga_hook::testing::{CollectorStandIn, Shared};
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-/// The reports that a collector received.
-#[derive(Debug, Default, Clone)]
-struct Told {
-    events: Arc<Mutex<Vec<Event>>>,
-    devices: Arc<Mutex<Vec<(String, DeviceStatus)>>>,
-}
-
-/// Starts a collector on its own thread that accepts every report.
-fn collector() -> (Told, Reporter) {
-    let told = Told::default();
-    let (of_events, of_devices) = (told.clone(), told.clone());
-    let events = move |Json(body): Json<Value>| async move {
-        let list = if body.is_array() { body } else { json!([body]) };
-        let list: Vec<Event> = serde_json::from_value(list).unwrap();
-        let accepted = list.len();
-        of_events.events.lock().extend(list);
-        Json(json!({"accepted": accepted, "duplicates": 0}))
-    };
-    let device = move |Path(id): Path<String>, Json(status): Json<DeviceStatus>| async move {
-        of_devices.devices.lock().push((id, status));
-    };
-    let app = Router::new().route("/v1/events", post(events)).route("/v1/devices/{id}", put(device));
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), app).await.unwrap();
-        });
-    });
-    let reporter = Reporter::start(Config::new(format!("http://{address}").parse().unwrap())).unwrap();
-    (told, reporter)
+/// A stand-in for the collector, the reports that it received, and a reporter for it.
+fn collector() -> (CollectorStandIn, Shared, Reporter) {
+    let seen = Shared::default();
+    let collector = CollectorStandIn::tcp(&seen);
+    let reporter = Reporter::start(Config::new(collector.endpoint.clone())).unwrap();
+    (collector, seen, reporter)
 }
 
 fn facts() -> DeviceFacts {
@@ -65,7 +34,7 @@ fn request(session: u64, task: u64, bitstreams: &[Digest], other: OtherKernels) 
 
 #[test]
 fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_loaded() {
-    let (told, reporter) = collector();
+    let (_collector, seen, reporter) = collector();
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("sobel.bitstream"), "bits").unwrap();
     let catalogue = Arc::new(Catalogue::read(dir.path(), &BitstreamStore::in_memory(100)).unwrap());
@@ -92,7 +61,7 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
     dispatcher.finished(source.task);
     reporter.flush(Duration::from_secs(30)).unwrap();
 
-    let events = told.events.lock().clone();
+    let events = seen.lock().unwrap().accepted.clone();
     let reconfigurations: Vec<&Event> =
         events.iter().filter(|event| event.reconfiguration_ms.0 > 0).collect();
     assert_eq!(reconfigurations.len(), 2);
@@ -113,7 +82,8 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
     let holds: std::collections::BTreeSet<_> = uses.iter().map(|event| event.task).collect();
     assert_eq!(holds.len(), 3, "a hold of a slot is never taken for another");
 
-    let (id, status) = told.devices.lock().last().cloned().unwrap();
+    let (id, status) = seen.lock().unwrap().devices.last().cloned().unwrap();
+    let status = status.unwrap();
     assert_eq!((id.as_str(), status.queued, status.health), ("dm0", 0, Health::Healthy));
     let loaded: Vec<String> = status.loaded.iter().map(|loaded| loaded.id.to_string()).collect();
     assert_eq!(loaded, ["sobel".to_owned(), other.to_string()]);
@@ -122,7 +92,7 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
 
 #[test]
 fn the_collector_hears_the_name_of_a_loaded_bitstream_whose_file_comes_later() {
-    let (told, reporter) = collector();
+    let (_collector, seen, reporter) = collector();
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(BitstreamStore::in_memory(100));
     let catalogue = Arc::new(Catalogue::read(dir.path(), &store).unwrap());
@@ -134,8 +104,8 @@ fn the_collector_hears_the_name_of_a_loaded_bitstream_whose_file_comes_later() {
     catalogue.watch(store, move || reports.names_changed()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        let last = told.devices.lock().last().cloned();
-        let loaded = last.and_then(|(_, status)| status.loaded.first().cloned());
+        let last = seen.lock().unwrap().devices.last().cloned();
+        let loaded = last.and_then(|(_, status)| status?.loaded.first().cloned());
         if loaded.is_some_and(|loaded| loaded.id == BitstreamId::Name("sobel".into())) {
             break;
         }
@@ -146,7 +116,7 @@ fn the_collector_hears_the_name_of_a_loaded_bitstream_whose_file_comes_later() {
 
 #[test]
 fn a_long_task_is_heard_of_before_its_end_and_counted_once() {
-    let (told, reporter) = collector();
+    let (_collector, seen, reporter) = collector();
     let reports =
         Reports::new(Some(reporter.clone()), facts(), Arc::default(), Metrics::default(), Trace::default());
     let dispatcher = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), reports);
@@ -154,7 +124,7 @@ fn a_long_task_is_heard_of_before_its_end_and_counted_once() {
     dispatcher.report_progress(Duration::ZERO);
     dispatcher.finished(grant.task);
     reporter.flush(Duration::from_secs(30)).unwrap();
-    let events = told.events.lock().clone();
+    let events = seen.lock().unwrap().accepted.clone();
     let told: Vec<_> = events.iter().map(|event| (event.phase, event.task)).collect();
     assert_eq!(told, [(Phase::Running, Some(1)), (Phase::Final, Some(1))]);
 }

@@ -189,19 +189,16 @@ impl Board {
     pub async fn start_collector(&mut self) -> Result<()> {
         let spec = self
             .process("fpga-collector")?
-            .args(["--node-name", &self.spec.name, "--listen", &self.collector_address])
-            .arg("--checkpoint-dir")
-            .arg(self.dir.join("checkpoint"))
+            .args(programs::collector_args(
+                &self.spec.name,
+                &self.collector_address,
+                &self.dir.join("checkpoint"),
+            ))
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(&self.spec.collector_args);
         let process = Process::start(&spec)?;
-        let url = self.collector_url("/readyz");
-        wait::until("the collector to be ready", START, async || {
-            process.check_running()?;
-            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
-        })
-        .await?;
+        process.wait_ready(&self.http, &self.collector_url("/readyz"), START).await?;
         self.collector = Some(process);
         Ok(())
     }

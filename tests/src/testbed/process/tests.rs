@@ -35,11 +35,9 @@ async fn what_a_process_started_ends_with_it() {
         Ok(stat) => stat.contains(") Z"),
         Err(_) => true,
     };
-    crate::testbed::wait::until("the grandchild to end", Duration::from_secs(5), async || {
-        Ok(gone().then_some(()))
-    })
-    .await
-    .unwrap();
+    wait::until("the grandchild to end", Duration::from_secs(5), async || Ok(gone().then_some(())))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

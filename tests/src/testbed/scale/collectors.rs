@@ -6,7 +6,7 @@ use super::nodes::{VENDOR, name};
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::identity::Identity;
 use crate::testbed::process::{Process, ProcessSpec};
-use crate::testbed::{programs, wait};
+use crate::testbed::programs;
 use anyhow::{Context as _, Result, ensure};
 use fpga_core::bitstream::Digest;
 pub use fpga_core::device::Health;
@@ -74,17 +74,15 @@ impl Collectors {
                 let log = bed.plane().run_dir().log(&format!("collector-{node}"));
                 let spec =
                     ProcessSpec::new(format!("collector of {node}"), programs::built("fpga-collector")?, log)
-                        .args(["--node-name", &node, "--listen", &address, "--checkpoint-dir"])
-                        .arg(checkpoints.join(&node))
+                        .args(programs::collector_args(&node, &address, &checkpoints.join(&node)))
                         .arg("--kubeconfig")
                         .arg(bed.plane().kubeconfig(&Identity::Admin)?)
                         .args(streams)
                         .args(args);
                 let process = Process::start(&spec)?;
                 let url = format!("http://{address}");
-                let collector = Collector { node, url, process, http, tasks: AtomicU64::new(0) };
-                collector.wait_until_ready().await?;
-                anyhow::Ok(collector)
+                process.wait_ready(&http, &format!("{url}/readyz"), LONG).await?;
+                anyhow::Ok(Collector { node, url, process, http, tasks: AtomicU64::new(0) })
             }
         };
         let all = futures::stream::iter((0..count).map(start)).buffered(AT_ONCE).try_collect().await?;
@@ -116,15 +114,6 @@ fn address(bed: &ScaleBed, index: usize) -> Ipv4Addr {
 }
 
 impl Collector {
-    async fn wait_until_ready(&self) -> Result<()> {
-        let url = format!("{}/readyz", self.url);
-        wait::until("the collector to be ready", LONG, async || {
-            self.process.check_running()?;
-            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
-        })
-        .await
-    }
-
     /// Reports this board as the only device of the node.
     ///
     /// # Errors

@@ -1,5 +1,9 @@
-//! A stand-in for a collector, which records requests and answers as the test sets it.
+//! A stand-in for a collector, which records requests and answers as the test sets it; for the tests of several
+//! crates.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, reason = "for tests")]
 
+use crate::Endpoint;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -8,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
-use fpga_hook::Endpoint;
 use fpga_net::testing;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -39,12 +42,18 @@ pub struct Seen {
 
 pub type Shared = Arc<Mutex<Seen>>;
 
-pub struct Server {
+/// A running stand-in, which ends when it is dropped.
+pub struct CollectorStandIn {
     server: testing::Server,
     pub endpoint: Endpoint,
 }
 
-impl Server {
+impl CollectorStandIn {
+    /// Starts a stand-in at a free port.
+    pub fn tcp(seen: &Shared) -> Self {
+        Self::start(&Endpoint::Tcp("127.0.0.1:0".to_owned()), seen)
+    }
+
     pub fn start(endpoint: &Endpoint, seen: &Shared) -> Self {
         let router = Router::new()
             .route("/v1/events", post(events))
@@ -62,6 +71,7 @@ impl Server {
         }
     }
 
+    /// Cuts all connections, and returns the address.
     pub fn kill(self) -> Endpoint {
         self.server.stop();
         self.endpoint
