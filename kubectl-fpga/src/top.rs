@@ -76,7 +76,8 @@ impl TopArgs {
             return Ok(ExitCode::SUCCESS);
         };
         // On a terminal each table replaces the previous one; otherwise the tables follow each other.
-        let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+        let replaces = self.output != Format::Json && std::io::stdout().is_terminal();
+        let clear = if replaces { "\x1b[H\x1b[2J" } else { "" };
         loop {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => break,
@@ -85,8 +86,11 @@ impl TopArgs {
                         self.show(&lines, clear)?;
                         warn(&silent);
                     }
-                    // The replica may answer at the next refresh.
-                    Err(problem) => print(&format!("{clear}{problem}\n"))?,
+                    // The replica may answer at the next refresh. Standard output has tables, or JSON, alone.
+                    Err(problem) => {
+                        print(clear)?;
+                        eprintln!("{problem}");
+                    }
                 }
             }
             tokio::select! {

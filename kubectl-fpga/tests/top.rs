@@ -3,13 +3,53 @@
 
 use axum::routing::get;
 use axum::{Json, Router};
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpListener;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A port at which nobody listens: its listener is dropped.
+async fn silent() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+/// Starts `kubectl fpga top --watch=1` with these arguments.
+fn start(args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_kubectl-fpga"))
+        .args(["top", "--watch=1"])
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn watching_as_json_tells_problems_on_standard_error_alone() {
+    let silent = silent().await;
+    let mut top = start(&["-o", "json", "--extender", &format!("http://{silent}")]);
+    let mut problems = BufReader::new(top.stderr.take().unwrap()).lines();
+    for update in 0..2 {
+        let problem = tokio::time::timeout(DEADLINE, async {
+            while let Some(line) = problems.next_line().await.unwrap() {
+                if line.contains(&silent.to_string()) {
+                    return;
+                }
+            }
+            panic!("no more problems");
+        });
+        assert!(problem.await.is_ok(), "update {update} tells no problem");
+    }
+    top.kill().await.unwrap();
+    let mut json = String::new();
+    top.stdout.take().unwrap().read_to_string(&mut json).await.unwrap();
+    assert_eq!(json, "");
+}
 
 #[tokio::test]
 async fn watching_names_at_each_update_the_replica_that_does_not_answer() {
@@ -17,16 +57,9 @@ async fn watching_names_at_each_update_the_replica_that_does_not_answer() {
     let answering = format!("http://{}", listener.local_addr().unwrap());
     let replica = Router::new().route("/nodes", get(async || Json(serde_json::json!([]))));
     tokio::spawn(async move { axum::serve(listener, replica).await });
-    // Nobody listens at the port: its listener is dropped.
-    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let silent = silent().await;
 
-    let mut top = Command::new(env!("CARGO_BIN_EXE_kubectl-fpga"))
-        .args(["top", "--watch=1", "--extender", &answering, "--extender", &format!("http://{silent}")])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+    let mut top = start(&["--extender", &answering, "--extender", &format!("http://{silent}")]);
     let mut tables = BufReader::new(top.stdout.take().unwrap()).lines();
     let mut warnings = BufReader::new(top.stderr.take().unwrap()).lines();
     for update in 0..2 {

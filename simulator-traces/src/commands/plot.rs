@@ -73,7 +73,14 @@ struct Row {
     series: String,
     x: String,
     y: String,
-    value: f64,
+    /// `None` if the run lacks the metric.
+    value: Option<f64>,
+}
+
+/// A figure, and the names that are not in it since none of their rows has a number.
+struct Made {
+    figure: Figure,
+    left_out: Vec<String>,
 }
 
 impl Plot {
@@ -82,7 +89,10 @@ impl Plot {
     /// # Errors
     /// If a file can't be read or written, or lacks a column.
     pub fn run(&self) -> anyhow::Result<()> {
-        let figure = self.figure()?;
+        let Made { figure, left_out } = self.figure()?;
+        if !left_out.is_empty() {
+            eprintln!("not drawn, since no row has a number in {}: {}", self.value, left_out.join(", "));
+        }
         for path in &self.output {
             let bytes = match path.extension().and_then(|extension| extension.to_str()) {
                 Some("svg") => figure.svg()?.into_bytes(),
@@ -94,25 +104,34 @@ impl Plot {
         Ok(())
     }
 
-    fn figure(&self) -> anyhow::Result<Figure> {
-        let mut rows = Vec::new();
+    fn figure(&self) -> anyhow::Result<Made> {
+        let mut rows: Vec<Row> = Vec::new();
         for source in &self.csv {
             self.read(source, &mut rows).with_context(|| source.path.display().to_string())?;
         }
         let value = Quantity::of(&self.value);
-        for row in &mut rows {
-            row.value *= value.factor;
+        for number in rows.iter_mut().filter_map(|row| row.value.as_mut()) {
+            *number *= value.factor;
         }
-        let series = distinct(rows.iter().map(|row| &row.series));
-        let (x, y) = (distinct(rows.iter().map(|row| &row.x)), distinct(rows.iter().map(|row| &row.y)));
+        // Bars have crosses for missing numbers.
+        let names = |of: &dyn Fn(&Row) -> &String| {
+            let is_drawn = |row: &&Row| self.kind == Kind::Bars || row.value.is_some();
+            let drawn = distinct(rows.iter().filter(is_drawn).map(of));
+            let left_out = distinct(rows.iter().map(of)).into_iter().filter(|name| !drawn.contains(name));
+            (left_out.collect::<Vec<_>>(), drawn)
+        };
+        let (left_out_series, series) = names(&|row| &row.series);
+        let ((left_out_x, x), (left_out_y, y)) = (names(&|row| &row.x), names(&|row| &row.y));
+        let left_out = [left_out_series, left_out_x, left_out_y].concat();
         let mean = |wanted: &dyn Fn(&Row) -> bool| {
-            let values: Vec<f64> = rows.iter().filter(|row| wanted(row)).map(|row| row.value).collect();
+            let values: Vec<f64> =
+                rows.iter().filter(|row| wanted(row)).filter_map(|row| row.value).collect();
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
         };
         let plot = match self.kind {
             Kind::Cdf => {
                 let of = |name: &String| {
-                    rows.iter().filter(|row| row.series == *name).map(|row| row.value).collect()
+                    rows.iter().filter(|row| row.series == *name).filter_map(|row| row.value).collect()
                 };
                 Shown::Distributions(series.iter().map(|name| (name.clone(), of(name))).collect())
             }
@@ -157,7 +176,7 @@ impl Plot {
         };
         let title = if self.title.is_empty() { value.label } else { self.title.clone() };
         let (x, y) = (self.x_label.clone().unwrap_or(x), self.y_label.clone().unwrap_or(y));
-        Ok(Figure { title, x, y, plot })
+        Ok(Made { figure: Figure { title, x, y, plot }, left_out })
     }
 
     fn read(&self, source: &Source, rows: &mut Vec<Row>) -> anyhow::Result<()> {
@@ -194,11 +213,12 @@ impl Plot {
             }
             let number = text(Some(value));
             // An empty cell means that the run lacks the metric.
-            if number.is_empty() {
-                continue;
-            }
-            let value =
-                number.parse().with_context(|| format!("{number:?} in {} is no number", self.value))?;
+            let value = match number {
+                "" => None,
+                number => Some(
+                    number.parse().with_context(|| format!("{number:?} in {} is no number", self.value))?,
+                ),
+            };
             let file = source.name.clone().or_else(|| {
                 (self.csv.len() > 1).then(|| source.path.with_extension("").display().to_string())
             });
@@ -211,7 +231,7 @@ impl Plot {
             let series = if name.is_empty() { self.value.clone() } else { name };
             rows.push(Row { series, x: text(x).to_owned(), y: text(y).to_owned(), value });
         }
-        if rows.len() == before {
+        if rows[before..].iter().all(|row| row.value.is_none()) {
             bail!("no row has a number in {:?} and fits --only", self.value);
         }
         Ok(())
@@ -241,6 +261,10 @@ mod tests {
     }
 
     fn plot(args: &str, csv: &str) -> anyhow::Result<Figure> {
+        make(args, csv).map(|made| made.figure)
+    }
+
+    fn make(args: &str, csv: &str) -> anyhow::Result<Made> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.csv");
         std::fs::write(&path, csv).unwrap();
@@ -282,6 +306,19 @@ mod tests {
         let count = |svg: &str, element: &str| svg.matches(element).count();
         assert_eq!(count(&missing, "<rect") + 1, count(&zero, "<rect"), "{missing}");
         assert_eq!(count(&missing, "<line"), count(&zero, "<line") + 2, "{missing}");
+    }
+
+    #[test]
+    fn a_name_without_any_number_is_told_or_has_crosses() {
+        for args in ["lines --value cold --x p --by r", "heat-map --value cold --x p --y r"] {
+            let left_out = make(args, SWEEP).unwrap().left_out;
+            assert!(matches!(&left_out[..], [name] if name.ends_with("0.7")), "{left_out:?}");
+        }
+        let bars = make("bars --value cold --x r", SWEEP).unwrap();
+        let labels = vec!["0.5".to_owned(), "0.7".to_owned()];
+        let series = vec![("cold".to_owned(), vec![Some(6.0), None])];
+        assert_eq!(bars.figure.plot, Shown::Bars { labels, series });
+        assert!(bars.left_out.is_empty());
     }
 
     #[test]
