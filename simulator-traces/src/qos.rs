@@ -6,39 +6,15 @@
 
 pub mod engine;
 pub mod options;
+mod scenario;
 mod series;
 pub mod splits;
 pub mod traces;
 
+pub use scenario::Scenario;
+
 use crate::error::ScenarioError;
 use crate::outcome::Outcome;
-use serde::Deserialize;
-
-/// A scenario of kind `qos`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Scenario {
-    /// Read before, by [`crate::scenario`].
-    #[serde(rename = "kind")]
-    _kind: serde::de::IgnoredAny,
-    /// Title of the table.
-    #[serde(default)]
-    pub title: String,
-    /// The simulated machine.
-    #[serde(default)]
-    pub devices: options::DeviceOptions,
-    /// Parameters of the throughput policy.
-    #[serde(default)]
-    pub control: options::ControlOptions,
-    /// The jobs.
-    pub jobs: Vec<options::JobOptions>,
-    /// The simulated policies.
-    #[serde(default = "options::both_policies")]
-    pub policies: Vec<options::PolicyName>,
-    /// The output.
-    #[serde(default)]
-    pub show: options::Show,
-}
 
 /// Simulates a scenario.
 ///

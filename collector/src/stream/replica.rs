@@ -1,6 +1,6 @@
 //! The stream to one replica, which is opened again after every failure, with growing pauses.
 
-use super::Shared;
+use super::shared::Shared;
 use crate::metrics::{StreamFailure, StreamOutcome};
 use fpga_net::backoff::Backoff;
 use fpga_node_stream::client::{Address, NodeStream, StreamError};

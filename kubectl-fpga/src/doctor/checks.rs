@@ -6,7 +6,7 @@ pub mod nodes;
 pub mod scheduler;
 pub mod streams;
 
-use super::facts::{Facts, Looked, Replica};
+use super::facts::{Facts, Looked};
 use super::finding::Finding;
 
 /// A check: the findings that follow from the facts.
@@ -63,20 +63,6 @@ pub fn rights(facts: &Facts) -> Vec<Finding> {
 #[must_use]
 pub fn run(facts: &Facts) -> Vec<Finding> {
     ALL.iter().copied().chain([rights as Check]).flat_map(|check| check(facts)).collect()
-}
-
-/// The replicas; empty if they are unknown.
-fn replicas_of(facts: &Facts) -> &[Replica] {
-    facts.replicas.found().map(Vec::as_slice).unwrap_or_default()
-}
-
-/// The first five names, and the number of the others.
-fn named<S: AsRef<str>>(names: &[S]) -> String {
-    let shown = names.iter().take(5).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(5) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 #[cfg(test)]

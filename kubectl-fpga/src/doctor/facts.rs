@@ -175,6 +175,13 @@ pub struct Right {
     pub needed_for: &'static str,
 }
 
+impl Facts {
+    /// The replicas; empty if they are unknown.
+    pub fn known_replicas(&self) -> &[Replica] {
+        self.replicas.found().map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
 impl<T> Looked<T> {
     /// The fact, if it is known.
     pub fn found(&self) -> Option<&T> {

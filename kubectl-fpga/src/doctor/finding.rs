@@ -78,3 +78,12 @@ impl Finding {
         Self { severity: Severity::Problem, ..Self::warning(check, what, why, mend) }
     }
 }
+
+/// The first five names, and the number of the others.
+pub fn named<S: AsRef<str>>(names: &[S]) -> String {
+    let shown = names.iter().take(5).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(5) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,26 +1,20 @@
 //! Gathers the facts, read-only. A refused request makes its fact unknown; the others are gathered all the same.
 
+mod ask;
 mod collectors;
+mod nodes;
 mod pods;
 mod reach;
 mod replicas;
 mod rights;
 mod scheduler;
 
-use super::facts::{Facts, Looked, Node, State};
+use super::facts::{Facts, Looked};
 use crate::connection::{Cluster, ConnectArgs};
-use crate::problem::{Grant, Problem};
-use fpga_core::names::VENDOR_LABEL;
-use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER, decode};
-use k8s_openapi::api::core::v1::Node as KubeNode;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
-use kube::api::ListParams;
+use crate::problem::Problem;
+use ask::refused;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Objects per page of a list.
-const PAGE: u32 = 500;
 
 /// Gathers all facts.
 ///
@@ -34,7 +28,7 @@ pub(super) async fn facts(
 ) -> Result<Facts, Problem> {
     let version = cluster.client.apiserver_version().await;
     let kubernetes_minor =
-        match version.map_err(|error| api(cluster, &error, None, "get", "--non-resource-url=/version")) {
+        match version.map_err(|error| refused(cluster, &error, None, "get", "--non-resource-url=/version")) {
             Ok(version) => minor(&version.minor),
             Err(problem @ (Problem::Unreachable { .. } | Problem::Unauthorized(_))) => return Err(problem),
             Err(problem) => Looked::Hidden(problem.to_string()),
@@ -66,7 +60,7 @@ pub(super) async fn facts(
     };
     let (replicas, nodes, pods, collectors, rights) = futures::join!(
         replicas::look(connect, cluster),
-        nodes(cluster),
+        nodes::look(cluster),
         pods::look(cluster),
         collectors::look(connect, cluster),
         rights::look(connect, cluster),
@@ -87,62 +81,12 @@ pub(super) async fn facts(
     })
 }
 
-fn api(
-    cluster: &Cluster,
-    error: &kube::Error,
-    namespace: Option<&'static str>,
-    verbs: &'static str,
-    resources: &'static str,
-) -> Problem {
-    let grant = Grant { namespace, verbs, resources };
-    Problem::of_api(error, &cluster.server, "the API server refuses", &grant)
-}
-
-fn looked<T>(result: Result<T, Problem>) -> Looked<T> {
-    result.map_or_else(|problem| Looked::Hidden(problem.to_string()), Looked::Found)
-}
-
 /// Parses the minor version, which some clouds write with a suffix: `35+`.
 fn minor(text: &str) -> Looked<u32> {
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     match digits.parse() {
         Ok(minor) => Looked::Found(minor),
         Err(_) => Looked::Hidden(format!("the API server's version {text:?} is no number")),
-    }
-}
-
-async fn nodes(cluster: &Cluster) -> Looked<Vec<Node>> {
-    let nodes: Api<KubeNode> = Api::all(cluster.client.clone());
-    let mut params = ListParams::default().limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let page = match nodes.list_metadata(&params).await {
-            Ok(page) => page,
-            Err(error) => return Looked::Hidden(api(cluster, &error, None, "list", "nodes").to_string()),
-        };
-        all.extend(page.items.iter().map(|node| node_of(&node.metadata)));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Looked::Found(all),
-        }
-    }
-}
-
-fn node_of(node: &ObjectMeta) -> Node {
-    let annotation = node.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
-    let state = match annotation.map(|text| decode(text)) {
-        None => State::Absent,
-        Some(Err(error)) => State::Unreadable(error.to_string()),
-        Some(Ok(state)) => State::Known(Box::new(state)),
-    };
-    let fields = node.managed_fields.as_deref().unwrap_or_default();
-    let by_collector = fields.iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
-    let times = by_collector.filter_map(|entry| u64::try_from(entry.time.as_ref()?.0.as_millisecond()).ok());
-    Node {
-        name: node.name.clone().unwrap_or_default(),
-        labelled: node.labels.as_ref().is_some_and(|labels| labels.contains_key(VENDOR_LABEL)),
-        state,
-        written_at_ms: times.max(),
     }
 }
 

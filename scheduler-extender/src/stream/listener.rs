@@ -2,7 +2,9 @@
 //! headers.
 
 use super::authenticator::NodeScope;
-use super::{Service, Streams};
+use super::connection::Connection;
+use super::service::Service;
+use super::streams::Streams;
 use crate::ports::metrics::PortName;
 use fpga_net::http::Refusal;
 use fpga_net::tls::ServerTls;
@@ -14,7 +16,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,32 +43,6 @@ const BATCH_PAUSE: Duration = Duration::from_millis(3);
 const PACING_REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, which mostly means that the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// A connection, as an extension of its requests.
-#[derive(Debug, Clone)]
-pub struct Connection {
-    /// The nodes that the client certificate of the connection names.
-    pub nodes: NodeScope,
-    calls: Arc<AtomicUsize>,
-}
-
-/// A call in progress; dropping it ends the call.
-#[derive(Debug)]
-pub struct Call(Arc<AtomicUsize>);
-
-impl Connection {
-    /// Counts a call until the result is dropped.
-    pub fn begin(&self) -> Call {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        Call(Arc::clone(&self.calls))
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Serves streams on `listener`, without TLS, until the future is dropped.
 ///
@@ -187,10 +162,10 @@ async fn speak(
     nodes: NodeScope,
     server: NodeStreamServer<Service>,
 ) -> Result<(), Refusal> {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let connection = Connection { nodes, calls: Arc::clone(&calls) };
+    let connection = Connection::new(nodes);
+    let of_requests = connection.clone();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(connection.clone());
+        request.extensions_mut().insert(of_requests.clone());
         server.clone().call(request)
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -208,7 +183,7 @@ async fn speak(
         // A call in progress has timeouts of its own.
         loop {
             tokio::time::sleep(IDLE_TIMEOUT).await;
-            if calls.load(Ordering::Relaxed) == 0 {
+            if connection.is_unused() {
                 break;
             }
         }

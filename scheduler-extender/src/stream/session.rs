@@ -1,7 +1,7 @@
 //! A stream: reads updates at a bounded rate, and answers those that ask for an answer.
 
-use super::Streams;
-use super::listener::Call;
+use super::connection::Call;
+use super::streams::Streams;
 use crate::index::Streamed;
 use crate::metrics::{StateSource, StreamRefusal};
 use fpga_core::node_state::codec::Unreadable;

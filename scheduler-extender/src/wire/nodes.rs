@@ -1,7 +1,9 @@
 //! Requests and answers of filter and prioritize, in both cache modes.
 
+use super::limits::{MAX_NAME_BYTES, MAX_NODES};
+use super::malformed::{Malformed, check_length};
 use super::text::Few;
-use super::{Encode, MAX_NAME_BYTES, MAX_NODES, Malformed, Pod, Text, Writer, check_length};
+use super::{Encode, Pod, Text, Writer};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -1,7 +1,8 @@
 //! The pod of a request: its identity and its requirement. All other fields are skipped.
 
+use super::limits::{MAX_NAME_BYTES, MAX_UID_BYTES};
+use super::malformed::{Malformed, check_length};
 use super::text::{Few, OurPairs, Text};
-use super::{MAX_NAME_BYTES, MAX_UID_BYTES, Malformed, check_length};
 use fpga_core::names::ACCELERATED_RESOURCE;
 use fpga_core::requirement::{InitContainer, InvalidRequirement, PodText, Requirement};
 use serde::Deserialize;

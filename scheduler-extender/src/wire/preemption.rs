@@ -1,13 +1,12 @@
 //! Request and answer of preempt. The request names victims as whole pods or by UID, the answer always by UID.
 
-use super::{MAX_NAME_BYTES, MAX_NODES, Malformed, Pod, Text, check_length};
+use super::limits::{MAX_NAME_BYTES, MAX_NODES, MAX_VICTIMS};
+use super::malformed::{Malformed, check_length};
+use super::{Pod, Text};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
-
-/// Most victims in a request.
-pub const MAX_VICTIMS: usize = 262_144;
 
 /// Body of preempt. One of the two maps is `null`.
 #[derive(Debug, DeriveDeserialize)]

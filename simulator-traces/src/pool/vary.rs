@@ -1,7 +1,5 @@
 //! Parameters that take several values within a scenario.
 
-use super::Scenario;
-use crate::error::ScenarioError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -18,7 +16,6 @@ pub struct Vary {
 /// The parameters that can be varied within a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "they are the fields of the options")]
 pub enum Parameter {
     Load,
     MeanMb,
@@ -67,45 +64,6 @@ impl fmt::Display for Parameter {
             Self::LinearFrom => "k1",
             Self::LinearTo => "k2",
         })
-    }
-}
-
-/// Converts a varied value to a count.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just before")]
-fn count(value: f64) -> Result<u32, ScenarioError> {
-    if value == value.trunc() && (0.0..=1e6).contains(&value) {
-        Ok(value as u32)
-    } else {
-        Err(ScenarioError::invalid(format!("{value} is no count: write a whole number up to 1000000")))
-    }
-}
-
-impl Scenario {
-    /// The scenario with another value of a parameter.
-    ///
-    /// # Errors
-    /// [`ScenarioError::Invalid`] if the parameter is a count and the value isn't.
-    pub fn with(&self, parameter: Parameter, value: f64) -> Result<Self, ScenarioError> {
-        let mut changed = self.clone();
-        match parameter {
-            Parameter::Load => changed.jobs.load = value,
-            Parameter::MeanMb => changed.jobs.mean_mb = value,
-            Parameter::Alpha => changed.jobs.alpha = value,
-            Parameter::Slots => changed.cluster.slots = count(value)?,
-            Parameter::Boards => changed.cluster.boards = count(value)?,
-            Parameter::NicGbit => changed.cluster.nic_gbit = value,
-            Parameter::SlotGbyte => changed.cluster.slot_gbyte = value,
-            Parameter::OutputShare => changed.cluster.output_share = value,
-            Parameter::Contention => changed.rules.contention = count(value)?,
-            Parameter::Skips => changed.rules.skips = count(value)?,
-            Parameter::PatienceMsPerMb => changed.rules.patience_ms_per_mb = value,
-            Parameter::Count => changed.queues.count = count(value)?,
-            Parameter::FirstOfMean => changed.queues.first_of_mean = Some(value),
-            Parameter::Growth => changed.queues.growth = Some(value),
-            Parameter::LinearFrom => changed.queues.linear_from = Some(count(value)?),
-            Parameter::LinearTo => changed.queues.linear_to = Some(count(value)?),
-        }
-        Ok(changed)
     }
 }
 

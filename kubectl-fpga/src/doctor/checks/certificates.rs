@@ -1,6 +1,5 @@
 //! Checks that the certificates at the extender's ports don't end soon. Nothing else announces that day.
 
-use super::replicas_of;
 use crate::doctor::facts::{Certificate, Facts};
 use crate::doctor::finding::Finding;
 use std::collections::BTreeMap;
@@ -16,7 +15,7 @@ pub fn certificates(facts: &Facts) -> Vec<Finding> {
     let mut looked = false;
     // Replicas usually have the same files: each certificate becomes one finding, with the name of one replica.
     let mut found: BTreeMap<&Certificate, &str> = BTreeMap::new();
-    for replica in replicas_of(facts) {
+    for replica in facts.known_replicas() {
         let Some(metrics) = replica.metrics.found() else { continue };
         looked = true;
         found.extend(metrics.certificates.iter().map(|certificate| (certificate, replica.name.as_str())));

@@ -1,8 +1,7 @@
 //! Checks of the extender's replicas.
 
-use super::{named, replicas_of};
 use crate::doctor::facts::{Facts, Looked, Replica};
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, named};
 use fpga_extender_api::Rules;
 use std::collections::BTreeMap;
 
@@ -87,7 +86,7 @@ pub fn replicas(facts: &Facts) -> Vec<Finding> {
 #[must_use]
 pub fn rules(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "agreement";
-    let replicas = replicas_of(facts);
+    let replicas = facts.known_replicas();
     let mut findings = Vec::new();
     let policies: Vec<_> =
         replicas.iter().filter_map(|replica| Some((&replica.name, replica.config.found()?))).collect();
@@ -158,7 +157,7 @@ fn seen_differently(replicas: &[Replica]) -> Vec<String> {
 #[must_use]
 pub fn herd(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "herd";
-    let rules = replicas_of(facts).iter().find_map(|replica| replica.config.found());
+    let rules = facts.known_replicas().iter().find_map(|replica| replica.config.found());
     let Some(Rules { weights, anti_herd, .. }) = rules.map(|config| &config.policy.rules) else {
         return vec![Finding::unknown(CHECK, "no replica tells its weights", "")];
     };
@@ -205,7 +204,7 @@ pub fn errors(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "errors";
     let mut findings = Vec::new();
     let mut looked = false;
-    for replica in replicas_of(facts) {
+    for replica in facts.known_replicas() {
         let Some(metrics) = replica.metrics.found() else { continue };
         looked = true;
         for (metric, what, why) in ERRORS {

@@ -1,8 +1,7 @@
 //! Checks of the nodes: states, labels, collectors and clocks.
 
-use super::named;
 use crate::doctor::facts::{Facts, Labelling, Looked, Node, State};
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, named};
 use fpga_core::device::Health;
 use fpga_core::node_state::LeftOut;
 use std::collections::BTreeMap;

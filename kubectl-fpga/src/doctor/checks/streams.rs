@@ -1,8 +1,7 @@
 //! Checks that all collectors stream, and tells why some don't: identity, tokens, certificates, or the network.
 
-use super::{named, replicas_of};
 use crate::doctor::facts::Facts;
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, named};
 use std::collections::BTreeMap;
 
 /// Reasons of refused streams that persist until somebody acts: the label in the extender's metric, what happened,
@@ -46,7 +45,7 @@ const REASONS: [(&str, &str, &str); 6] = [
 #[must_use]
 pub fn streams(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "streams";
-    let replicas = replicas_of(facts);
+    let replicas = facts.known_replicas();
     // For each node with a fresh state, whether every replica has it by stream.
     let mut by_stream: BTreeMap<&str, bool> = BTreeMap::new();
     for view in replicas.iter().filter_map(|replica| replica.nodes.found()).flatten() {

@@ -1,6 +1,6 @@
 //! The nodes where collectors run, and whether collectors label their nodes.
 
-use super::api;
+use super::ask::refused;
 use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Collectors, Labelling, Looked};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,7 +13,7 @@ pub(super) async fn look(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Col
     let ours = ListParams::default().labels("app.kubernetes.io/name=fpga-collector");
     match pods.list(&ours).await {
         Ok(list) => Looked::Found(collectors(&list.items)),
-        Err(error) => Looked::Hidden(api(cluster, &error, Some("kube-fpga"), "list", "pods").to_string()),
+        Err(error) => Looked::Hidden(refused(cluster, &error, Some("kube-fpga"), "list", "pods").to_string()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pods that ask for an FPGA, and the fields by which kube-scheduler places them.
 
-use super::{PAGE, api};
+use super::ask::{PAGE, refused};
 use crate::connection::Cluster;
 use crate::doctor::facts::{FpgaPod, Looked};
 use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
@@ -19,7 +19,7 @@ pub(super) async fn look(cluster: &Cluster) -> Looked<Vec<FpgaPod>> {
     loop {
         let page = match pods.list(&params).await {
             Ok(page) => page,
-            Err(error) => return Looked::Hidden(api(cluster, &error, None, "list", "pods").to_string()),
+            Err(error) => return Looked::Hidden(refused(cluster, &error, None, "list", "pods").to_string()),
         };
         all.extend(page.items.iter().filter_map(fpga_pod));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {

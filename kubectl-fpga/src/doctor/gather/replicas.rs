@@ -1,6 +1,6 @@
 //! Facts of the extender's replicas, asked of each of them.
 
-use super::looked;
+use super::ask::looked;
 use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Certificate, Looked, Metrics, Replica};
 use crate::extender;

@@ -1,7 +1,7 @@
 //! Whether the service accounts have the rights that they need. The API server reviews the rights; no object is
 //! created.
 
-use super::{api, looked};
+use super::ask::{looked, refused};
 use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Looked, Right};
 use crate::problem::Problem;
@@ -61,7 +61,7 @@ pub(super) async fn look(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Vec
         };
         let review = reviews.create(&PostParams::default(), &review).await;
         let review = review.map_err(|error| {
-            api(cluster, &error, None, "create", "subjectaccessreviews.authorization.k8s.io")
+            refused(cluster, &error, None, "create", "subjectaccessreviews.authorization.k8s.io")
         })?;
         let allowed = review.status.is_some_and(|status| status.allowed);
         Ok::<Right, Problem>(Right { who, verb, resource, allowed, needed_for })

@@ -1,6 +1,6 @@
 //! kube-scheduler's pod and configuration.
 
-use super::api;
+use super::ask::refused;
 use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Looked, SchedulerPod};
 use crate::doctor::scheduler_config::SchedulerConfig;
@@ -38,7 +38,9 @@ pub(super) async fn pod(cluster: &Cluster) -> Looked<Pod> {
                     .to_owned(),
             ),
         },
-        Err(error) => Looked::Hidden(api(cluster, &error, Some("kube-system"), "list", "pods").to_string()),
+        Err(error) => {
+            Looked::Hidden(refused(cluster, &error, Some("kube-system"), "list", "pods").to_string())
+        }
     }
 }
 
@@ -81,7 +83,9 @@ pub(super) async fn find_config(
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &namespace);
     let maps = match maps.list(&ListParams::default()).await {
         Ok(maps) => maps.items,
-        Err(error) => return Looked::Hidden(api(cluster, &error, None, "list", "configmaps").to_string()),
+        Err(error) => {
+            return Looked::Hidden(refused(cluster, &error, None, "list", "configmaps").to_string());
+        }
     };
     let volumes = scheduler.and_then(|pod| pod.spec.as_ref()?.volumes.as_deref()).unwrap_or_default();
     let mounted: Vec<&str> =

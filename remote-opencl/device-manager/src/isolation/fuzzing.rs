@@ -1,26 +1,16 @@
 //! The manager's side of a tenant process that sends arbitrary packets, for fuzz targets.
 
-use super::packets::{Common, Control, FromTenant};
-use super::pool::{Plan, TenantProcesses};
-use super::process::MemoryLimits;
+use super::packets::{Control, FromTenant};
 use super::relay::Frames;
 use super::tenant_process::{TASK_IDS, TenantProcess};
-use crate::log::LogArgs;
-use clap::{Args as _, FromArgMatches as _};
 use fpga_board::dispatch::{Lanes, TaskRequest, Tenant};
 use fpga_board::slots::{Demand, SessionId};
-use fpga_session::command_ring::CommandRing;
-use fpga_session::confine::ConfineBuilds;
 use fpga_session::locality::Locality;
 use fpga_session::session::Shared;
-use fpga_vendor::runtime::Runtime;
 use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
-use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Tasks that are left in the dispatcher after the process has gone. A neighbour of the process has one
 /// running task.
@@ -42,7 +32,6 @@ impl TenantPackets {
     /// A call of the system fails.
     pub fn hear(shared: &Arc<Shared>, packets: &[&[u8]]) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
-        let all = TenantProcesses::new(plan().map_err(|error| failed(&error))?);
         let dispatcher = &shared.config.dispatcher;
         let neighbour = dispatcher.new_session();
         let task = dispatcher.new_task();
@@ -69,7 +58,7 @@ impl TenantPackets {
         }
         // The manager's packets stay unread: closing the socket would discard the packets that were sent.
         shutdown(theirs.as_raw_fd(), Shutdown::Write).map_err(|error| failed(&error))?;
-        process.serve(0, &all, shared);
+        process.serve(0, || process.retires_if_idle(), shared);
         process.leave_nothing(shared);
         let left = Self { running: dispatcher.running(), waiting: dispatcher.waiting() };
         dispatcher.finished(task);
@@ -102,27 +91,5 @@ pub fn link_frames(bytes: &[u8]) -> std::io::Result<(usize, usize)> {
         };
         tokio::join!(write, read);
         Ok((count, longest))
-    })
-}
-
-fn plan() -> Result<Plan, clap::Error> {
-    let flags = LogArgs::augment_args(clap::Command::new("fuzz"));
-    Ok(Plan {
-        runtime: Runtime::Pocl,
-        log: LogArgs::from_arg_matches(&flags.try_get_matches_from(["fuzz"])?)?,
-        most: 1,
-        memory: MemoryLimits { private: u64::MAX, address_space: None },
-        memory_of_all: u64::MAX,
-        folder: PathBuf::new(),
-        common: Common {
-            slots: NonZeroU32::MIN,
-            reconfiguration_time: Duration::ZERO,
-            source_as_bitstream: false,
-            bitstreams: None,
-            store_limit: 0,
-            confine: ConfineBuilds::Off,
-            builds: 1,
-            command_ring: CommandRing::Off,
-        },
     })
 }

@@ -6,7 +6,7 @@
 //! The less memory is left, the shorter is the interval between measurements.
 
 use super::guard::session_of;
-use super::pool::TenantProcesses;
+use super::tenant_process::TenantProcess;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -27,17 +27,19 @@ const RESERVE: u64 = 16;
 /// Unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// Starts a thread that watches these processes until they are dropped.
+/// The running processes by their ids.
+pub(super) type Running = BTreeMap<u32, Arc<TenantProcess>>;
+
+/// Starts a thread that watches the processes of `running` until there is an answer no more.
 ///
 /// # Errors
 /// The thread can't be started.
-pub(super) fn watch(processes: &Arc<TenantProcesses>, limit: u64) -> io::Result<()> {
-    let processes = Arc::downgrade(processes);
+pub(super) fn watch(running: impl Fn() -> Option<Running> + Send + 'static, limit: u64) -> io::Result<()> {
     let limit = limit - limit / RESERVE;
     thread::Builder::new().name("memory".to_owned()).spawn(move || {
-        while let Some(all) = processes.upgrade() {
-            let left = look(&all, limit);
-            drop(all);
+        while let Some(running) = running() {
+            let left = look(&running, limit);
+            drop(running);
             let until_full = Duration::from_millis(left.saturating_mul(1000) / FASTEST);
             thread::sleep(until_full.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
         }
@@ -47,8 +49,7 @@ pub(super) fn watch(processes: &Arc<TenantProcesses>, limit: u64) -> io::Result<
 
 /// Measures once. If all processes together use more than `limit`, kills the one that uses most. Returns the
 /// bytes that are left.
-fn look(all: &TenantProcesses, limit: u64) -> u64 {
-    let running = all.running();
+fn look(running: &Running, limit: u64) -> u64 {
     if running.is_empty() {
         return limit;
     }

@@ -5,7 +5,7 @@
 //! handles the packets.
 
 use super::guard;
-use super::memory;
+use super::memory::{self, Running};
 use super::packets::{Common, Control, Setup, ToTenant};
 use super::process::{self, MemoryLimits};
 use super::tenant_process::{IDLE_TICK, TASK_IDS, TenantProcess};
@@ -79,15 +79,11 @@ impl TenantProcesses {
     /// The thread can't be started.
     pub fn watched(plan: Plan) -> io::Result<Arc<Self>> {
         let memory_of_all = plan.memory_of_all;
-        let processes = Arc::new(Self::new(plan));
-        memory::watch(&processes, memory_of_all)?;
+        let (by_tenant, leaders, last) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        let processes = Arc::new(Self { plan, by_tenant, leaders, last });
+        let watched = Arc::downgrade(&processes);
+        memory::watch(move || watched.upgrade().map(|all| all.running()), memory_of_all)?;
         Ok(processes)
-    }
-
-    /// An empty pool.
-    #[must_use]
-    pub fn new(plan: Plan) -> Self {
-        Self { plan, by_tenant: Mutex::default(), leaders: Mutex::default(), last: AtomicU64::new(0) }
     }
 
     /// Begins a session in its tenant's process, which is started if there is none.
@@ -150,7 +146,7 @@ impl TenantProcesses {
                     tracing::info!(tenant, pid = child.id(), "A tenant's process has started");
                     shared.config.metrics.tenant_processes.inc();
                     all.leaders.lock().insert(child.id(), process.clone());
-                    let ending = process.serve(child.id(), &all, &shared);
+                    let ending = process.serve(child.id(), || all.retires(&process), &shared);
                     process.retire();
                     end_all(&mut child);
                     let status = child.wait();
@@ -188,13 +184,13 @@ impl TenantProcesses {
 
     /// Whether the process has been idle for long, and so retires. The lock keeps [`Self::open`] from giving
     /// it a session meanwhile.
-    pub(super) fn retires(&self, process: &TenantProcess) -> bool {
+    fn retires(&self, process: &TenantProcess) -> bool {
         let _by_tenant = self.by_tenant.lock();
         process.retires_if_idle()
     }
 
     /// The running processes by their ids.
-    pub(super) fn running(&self) -> BTreeMap<u32, Arc<TenantProcess>> {
+    fn running(&self) -> Running {
         self.leaders.lock().clone()
     }
 

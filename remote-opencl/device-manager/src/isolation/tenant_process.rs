@@ -8,7 +8,6 @@ mod control_messages;
 use super::guard;
 use super::outbound::Outbound;
 use super::packets::{Control, FromTenant, Received, ToTenant};
-use super::pool::TenantProcesses;
 use control_messages::{Held, Violation};
 use fpga_board::dispatch::{Grant, TaskId, Tenant};
 use fpga_board::slots::SessionId;
@@ -286,8 +285,8 @@ impl TenantProcess {
         }
     }
 
-    /// Handles the packets of the process `pid` until it ends, breaks the protocol, or retires.
-    pub(super) fn serve(self: &Arc<Self>, pid: u32, all: &TenantProcesses, shared: &Shared) -> Ending {
+    /// Handles the packets of the process `pid` until it ends, breaks the protocol, or `retires` for its idleness.
+    pub(super) fn serve(self: &Arc<Self>, pid: u32, retires: impl Fn() -> bool, shared: &Shared) -> Ending {
         let mut confined = false;
         loop {
             let received = if confined {
@@ -306,7 +305,7 @@ impl TenantProcess {
                     self.heard(packet, shared).and_then(|()| self.builds_make_room(shared))
                 }
                 Ok(Received::Nothing) => {
-                    if all.retires(self) {
+                    if retires() {
                         return Ending::Retired;
                     }
                     self.builds_make_room(shared)

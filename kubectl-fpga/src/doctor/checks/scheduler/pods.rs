@@ -1,9 +1,8 @@
 //! Checks of the pods that kube-scheduler sends to the extender, and of the nodes that it considers for them.
 
 use super::ours;
-use crate::doctor::checks::{named, replicas_of};
 use crate::doctor::facts::{Certificate, Facts, FpgaPod, Looked};
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, named};
 use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
 use fpga_core::names::ACCELERATED_RESOURCE;
 
@@ -80,7 +79,7 @@ pub fn scheduler_name(facts: &Facts) -> Vec<Finding> {
     // own.
     let is_reachable =
         |certificate: &Certificate| certificate.port == "http" && certificate.which == "client_ca";
-    let metrics = replicas_of(facts).iter().filter_map(|replica| replica.metrics.found());
+    let metrics = facts.known_replicas().iter().filter_map(|replica| replica.metrics.found());
     if metrics.flat_map(|metrics| &metrics.certificates).any(is_reachable) {
         asking.push(DEFAULT_SCHEDULER);
     }
