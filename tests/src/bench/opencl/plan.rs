@@ -137,6 +137,11 @@ impl Run {
         Self { program, args, paths, most_rounds: 100, needs_mib: 0 }
     }
 
+    /// The program and its arguments.
+    pub fn told(&self) -> String {
+        [&[self.program], self.args].concat().join(" ")
+    }
+
     /// The paths in the order of a round, which begins with each end in turn.
     pub fn order(&self, round: u32) -> impl Iterator<Item = Path> {
         let (there, back) = if round % 2 == 1 { (self.paths, &[][..]) } else { (&[][..], self.paths) };

@@ -130,7 +130,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "rect-1080p",
         group: "large",
-        title: "write + read rect 1080p, pitched",
+        title: "write + read 1080p rect, pitched",
         run: Run::on(NODE_AND_TCP, "rect", &[]),
         figure: P50,
         goals: &[(Path::Unix, Goal::ratio(1.1))],

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 /// Longest time of one run of a program, in seconds.
 const LONGEST_S: u32 = 300;
+/// Exit status of timeout(1) for a program that ran longer.
+const TIMED_OUT: i32 = 124;
 
 /// The built programs and the device manager.
 #[derive(Debug)]
@@ -85,7 +87,7 @@ impl Over<'_> {
         let mut samples = vec![vec![Vec::new(); rows.len()]; run.paths.len()];
         for round in 1..=rounds {
             for path in run.order(round) {
-                eprint!("\r{} {} {round}/{rounds} {}        ", run.program, run.args.join(" "), path.name());
+                eprint!("\r{} {round}/{rounds} {}        ", run.told(), path.name());
                 let output = self.output(run, path)?;
                 let at = run.paths.iter().position(|known| *known == path).unwrap_or_default();
                 for (row, of_row) in rows.iter().zip(&mut samples[at]) {
@@ -128,13 +130,12 @@ impl Over<'_> {
             .output()
             .with_context(|| format!("can't start {} ({})", program.display(), path.name()))?;
         if !output.status.success() {
+            let (what, by) = (run.told(), path.name());
+            ensure!(output.status.code() != Some(TIMED_OUT), "{what} ({by}) ran longer than {LONGEST_S} s");
             bail!(
-                "{} {} ({}) failed, {}:\n{}",
-                run.program,
-                run.args.join(" "),
-                path.name(),
+                "{what} ({by}) failed, {}: {}",
                 output.status,
-                String::from_utf8_lossy(&output.stderr)
+                String::from_utf8_lossy(&output.stderr).trim()
             );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
