@@ -39,7 +39,7 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Device {
     status: DeviceStatus,
-    heard: MonotonicTime,
+    reported_at: MonotonicTime,
 }
 
 /// A change of the state, as the journal holds it.
@@ -142,7 +142,7 @@ impl State {
         let count = self.devices.len();
         match self.devices.get_mut(&status.id) {
             Some(device) => {
-                device.heard = now;
+                device.reported_at = now;
                 Ok(device.status != *status)
             }
             None if count >= MAX_DEVICES => Err(NoRoom::Devices),
@@ -167,7 +167,7 @@ impl State {
         match record {
             Record::Events(events) => return self.count(events, at),
             Record::Device(status) => {
-                let device = Device { status: DeviceStatus::clone(status), heard: at.now };
+                let device = Device { status: DeviceStatus::clone(status), reported_at: at.now };
                 self.devices.insert(status.id.clone(), device);
             }
             Record::Gone(id) => {
@@ -212,7 +212,7 @@ impl State {
     pub fn hear_all(&mut self, now: WallTime) {
         let now = self.moment(now).now;
         for device in self.devices.values_mut() {
-            device.heard = now;
+            device.reported_at = now;
         }
     }
 
@@ -220,7 +220,7 @@ impl State {
     pub fn lost_devices(&self, now: WallTime, silence: Silence) -> Vec<String> {
         let now = self.moment(now).now;
         let lost_after = self.window.length().max(silence.unhealthy_after);
-        let lost = self.devices.iter().filter(|(_, device)| now - device.heard > lost_after);
+        let lost = self.devices.iter().filter(|(_, device)| now - device.reported_at > lost_after);
         lost.map(|(id, _)| id.clone()).collect()
     }
 
@@ -271,8 +271,8 @@ impl State {
         let WindowMeasurement { usage, reconfiguration, buckets, devices, mut bitstreams } =
             self.window.measure(now, &slots);
         let length = self.window.length();
-        let devices = self.devices.values().map(|Device { status, heard }| {
-            let silent = silence.is_some_and(|silence| now - *heard > silence.unhealthy_after);
+        let devices = self.devices.values().map(|Device { status, reported_at }| {
+            let silent = silence.is_some_and(|silence| now - *reported_at > silence.unhealthy_after);
             let measured = devices.get(&status.id).copied().unwrap_or_default();
             let loaded = status.loaded.iter().map(|loaded| index_of(&mut bitstreams, loaded, length));
             DeviceState {

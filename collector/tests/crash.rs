@@ -6,8 +6,8 @@ mod common;
 
 use common::{PROGRAM, event, now_ms, start_collector};
 use fpga_collector::testing::{Collector, DEADLINE, try_request_unix, wait_until};
-use fpga_core::device::{DeviceStatus, Health};
-use fpga_core::event::{Event, Phase};
+use fpga_core::device::DeviceStatus;
+use fpga_core::event::Event;
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Reporter};
 use std::fs::OpenOptions;
@@ -299,17 +299,7 @@ fn reporters_carry_every_event_through_kills_exactly_once() {
             .unwrap()
         })
         .collect();
-    reporters[0].device(DeviceStatus {
-        id: "dm0".to_owned(),
-        vendor: "intel".to_owned(),
-        platform: String::new(),
-        board: String::new(),
-        shell: String::new(),
-        slots: 4096,
-        loaded: Vec::new(),
-        queued: 0,
-        health: Health::Healthy,
-    });
+    reporters[0].device(DeviceStatus::new("dm0", "intel", 4096));
     let reported = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let collector = std::thread::scope(|scope| {
@@ -351,18 +341,8 @@ fn reporters_carry_every_event_through_kills_exactly_once() {
 /// 1 ms of work some seconds ago, far from both ends of the window.
 fn mk_event(n: u64) -> Event {
     Event {
-        timestamp_ms: WallTime(now_ms() - 1000 - n * 100),
-        duration_ms: Millis(1),
-        reconfiguration_ms: Millis::ZERO,
-        bitstream_identifier: "sobel".parse().unwrap(),
-        digest: None,
-        identity: None,
-        task: None,
-        phase: Phase::Final,
-        merged: None,
         device: Some("dm0".to_owned()),
-        slot: None,
-        tenant: None,
+        ..Event::of_task(WallTime(now_ms() - 1000 - n * 100), Millis(1), "sobel".parse().unwrap())
     }
 }
 

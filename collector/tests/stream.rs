@@ -29,7 +29,7 @@ enum Manner {
 #[derive(Clone)]
 struct Replica {
     manner: Manner,
-    heard: Arc<Mutex<Vec<NodeState>>>,
+    received: Arc<Mutex<Vec<NodeState>>>,
     calls: Arc<Mutex<Vec<String>>>,
 }
 
@@ -48,7 +48,10 @@ impl NodeStream for Replica {
         let this = self.clone();
         tokio::spawn(async move {
             while let Ok(Some(update)) = updates.message().await {
-                this.heard.lock().unwrap().push(decode(std::str::from_utf8(&update.state).unwrap()).unwrap());
+                this.received
+                    .lock()
+                    .unwrap()
+                    .push(decode(std::str::from_utf8(&update.state).unwrap()).unwrap());
                 if this.manner == Manner::Prompt && !update.unanswered {
                     let answer = Answer {
                         verdict: Verdict::Taken.into(),
@@ -66,7 +69,7 @@ impl NodeStream for Replica {
 impl Replica {
     /// Starts a stand-in, which runs until the test ends.
     fn start(manner: Manner) -> (Self, String) {
-        let replica = Self { manner, heard: Arc::default(), calls: Arc::default() };
+        let replica = Self { manner, received: Arc::default(), calls: Arc::default() };
         let service = NodeStreamServer::new(replica.clone());
         let (bound, is_bound) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -82,7 +85,7 @@ impl Replica {
     }
 
     fn states(&self) -> Vec<NodeState> {
-        self.heard.lock().unwrap().clone()
+        self.received.lock().unwrap().clone()
     }
 }
 
@@ -113,7 +116,7 @@ fn a_replica_that_says_nothing_holds_up_neither_the_others_nor_the_collector() {
         let begin = Instant::now();
         assert_eq!(collector.post(&event(1, events, 0)).status, 200);
         assert!(begin.elapsed() < DEADLINE);
-        prompt.heard.lock().unwrap().len() >= 10
+        prompt.received.lock().unwrap().len() >= 10
     });
     // The newest state arrives although nothing changes after it.
     wait_until("the last event", || prompt.states().last().is_some_and(|state| state.usage.0 == events));

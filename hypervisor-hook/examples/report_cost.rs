@@ -4,7 +4,7 @@
 //! `cargo run --release -p fpga-hook --example report_cost`
 #![allow(clippy::unwrap_used, reason = "an example ends by panicking")]
 
-use fpga_core::event::{Event, Phase};
+use fpga_core::event::Event;
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Endpoint, Reporter};
 use std::io::{Read, Write};
@@ -65,17 +65,10 @@ fn whole_request(text: &[u8]) -> Option<usize> {
 
 fn mk_event(n: u64) -> Event {
     Event {
-        timestamp_ms: WallTime(1_760_000_000_000 + n),
-        duration_ms: Millis(1),
-        reconfiguration_ms: Millis::ZERO,
-        bitstream_identifier: "sobel".parse().unwrap(),
-        digest: None,
-        identity: None,
         task: Some(n),
-        phase: Phase::Final,
-        merged: None,
         device: Some("dm0".to_owned()),
         slot: Some(0),
         tenant: Some("uid:0".to_owned()),
+        ..Event::of_task(WallTime(1_760_000_000_000 + n), Millis(1), "sobel".parse().unwrap())
     }
 }

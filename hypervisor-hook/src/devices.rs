@@ -86,20 +86,9 @@ impl Devices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::device::Health;
 
     fn mk_status(queued: u32) -> Wanted {
-        Wanted::Status(Box::new(DeviceStatus {
-            id: "dm0".to_owned(),
-            vendor: "intel".to_owned(),
-            platform: String::new(),
-            board: String::new(),
-            shell: String::new(),
-            slots: 4,
-            loaded: Vec::new(),
-            queued,
-            health: Health::Healthy,
-        }))
+        Wanted::Status(Box::new(DeviceStatus { queued, ..DeviceStatus::new("dm0", "intel", 4) }))
     }
 
     #[test]

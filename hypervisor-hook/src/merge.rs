@@ -92,23 +92,15 @@ fn fold(sum: &mut Event, event: &Event) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::event::Phase;
     use fpga_core::units::{Millis, WallTime};
 
     fn mk_event(end: u64, duration: u64, bitstream: &str, tenant: &str) -> Event {
         Event {
-            timestamp_ms: WallTime(end),
-            duration_ms: Millis(duration),
-            reconfiguration_ms: Millis::ZERO,
-            bitstream_identifier: bitstream.parse().unwrap(),
-            digest: None,
-            identity: None,
             task: Some(end),
-            phase: Phase::Final,
-            merged: None,
             device: Some("dm0".to_owned()),
             slot: Some(0),
             tenant: Some(tenant.to_owned()),
+            ..Event::of_task(WallTime(end), Millis(duration), bitstream.parse().unwrap())
         }
     }
 

@@ -185,18 +185,10 @@ mod tests {
 
     fn mk_event(task: u64, phase: Phase) -> Event {
         Event {
-            timestamp_ms: WallTime(1_000_000 + task),
-            duration_ms: Millis(3),
-            reconfiguration_ms: Millis::ZERO,
-            bitstream_identifier: "sobel".parse().unwrap(),
-            digest: None,
-            identity: None,
             task: Some(task),
             phase,
-            merged: None,
             device: Some("dm0".to_owned()),
-            slot: None,
-            tenant: None,
+            ..Event::of_task(WallTime(1_000_000 + task), Millis(3), "sobel".parse().unwrap())
         }
     }
 

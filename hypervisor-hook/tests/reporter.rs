@@ -1,7 +1,7 @@
 //! The reporter against a real server on the loopback that ends, comes back, refuses and delays.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fpga_core::device::{DeviceStatus, Health};
+use fpga_core::device::DeviceStatus;
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::testing::{CollectorStandIn, Shared};
@@ -13,33 +13,16 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 fn mk_event(n: u64, bitstream: &str) -> Event {
     Event {
-        timestamp_ms: WallTime(1_000_000 + n),
-        duration_ms: Millis(3),
-        reconfiguration_ms: Millis::ZERO,
-        bitstream_identifier: bitstream.parse().unwrap(),
-        digest: None,
-        identity: None,
         task: Some(n),
-        phase: Phase::Final,
-        merged: None,
         device: Some("dm0".to_owned()),
         slot: Some(0),
         tenant: Some("uid:0".to_owned()),
+        ..Event::of_task(WallTime(1_000_000 + n), Millis(3), bitstream.parse().unwrap())
     }
 }
 
 fn mk_device(queued: u32) -> DeviceStatus {
-    DeviceStatus {
-        id: "dm0".to_owned(),
-        vendor: "intel".to_owned(),
-        platform: String::new(),
-        board: String::new(),
-        shell: String::new(),
-        slots: 4,
-        loaded: Vec::new(),
-        queued,
-        health: Health::Healthy,
-    }
+    DeviceStatus { queued, ..DeviceStatus::new("dm0", "intel", 4) }
 }
 
 fn mk_config(endpoint: &Endpoint) -> Config {

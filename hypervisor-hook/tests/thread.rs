@@ -1,7 +1,7 @@
 //! The background thread as the system sees it. This test is alone in its process, so that there is one such thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fpga_core::event::{Event, Phase};
+use fpga_core::event::Event;
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Endpoint, Reporter};
 use std::fs;
@@ -27,20 +27,7 @@ fn processor_time(task: &std::path::Path) -> Duration {
 }
 
 fn mk_event() -> Event {
-    Event {
-        timestamp_ms: WallTime(1),
-        duration_ms: Millis(1),
-        reconfiguration_ms: Millis::ZERO,
-        bitstream_identifier: "sobel".parse().unwrap(),
-        digest: None,
-        identity: None,
-        task: None,
-        phase: Phase::Final,
-        merged: None,
-        device: None,
-        slot: None,
-        tenant: None,
-    }
+    Event::of_task(WallTime(1), Millis(1), "sobel".parse().unwrap())
 }
 
 #[test]

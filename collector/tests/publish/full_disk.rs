@@ -33,17 +33,7 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
         ..fpga_hook::Config::new(collector.unix_endpoint().parse().unwrap())
     });
     let reporter = reporter.unwrap();
-    let board = |id: &str, queued| DeviceStatus {
-        id: id.to_owned(),
-        vendor: "intel".to_owned(),
-        platform: String::new(),
-        board: String::new(),
-        shell: String::new(),
-        slots: 4,
-        loaded: Vec::new(),
-        queued,
-        health: Health::Healthy,
-    };
+    let board = |id: &str, queued| DeviceStatus { queued, ..DeviceStatus::new(id, "intel", 4) };
     let published = |id: &str| last(&api)?.devices.into_iter().find(|device| device.id == id);
     reporter.device(board("reports", 0));
     reporter.flush(DEADLINE).unwrap();

@@ -54,3 +54,21 @@ pub enum Health {
     /// The board does not answer. No pod is placed on it.
     Unhealthy,
 }
+
+impl DeviceStatus {
+    /// A healthy board whose slots are empty.
+    #[must_use]
+    pub fn new(id: impl Into<String>, vendor: impl Into<String>, slots: u32) -> Self {
+        Self {
+            id: id.into(),
+            vendor: vendor.into(),
+            platform: String::new(),
+            board: String::new(),
+            shell: String::new(),
+            slots,
+            loaded: Vec::new(),
+            queued: 0,
+            health: Health::Healthy,
+        }
+    }
+}

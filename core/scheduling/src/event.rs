@@ -76,6 +76,27 @@ pub struct Merged {
     pub first_ms: WallTime,
 }
 
+impl Event {
+    /// An event of the paper's fields alone: a task that held a slot for `duration` and ended at `end`.
+    #[must_use]
+    pub const fn of_task(end: WallTime, duration: Millis, bitstream: BitstreamId) -> Self {
+        Self {
+            timestamp_ms: end,
+            duration_ms: duration,
+            reconfiguration_ms: Millis::ZERO,
+            bitstream_identifier: bitstream,
+            digest: None,
+            identity: None,
+            task: None,
+            phase: Phase::Final,
+            merged: None,
+            device: None,
+            slot: None,
+            tenant: None,
+        }
+    }
+}
+
 impl Phase {
     /// Whether no further event of the task follows.
     #[must_use]

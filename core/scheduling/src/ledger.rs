@@ -32,7 +32,7 @@ struct Reporter {
     watermark: u64,
     /// Counted ranges above the watermark, from first number to last. No range touches another or the watermark.
     ranges: BTreeMap<u64, u64>,
-    heard: MonotonicTime,
+    reported_at: MonotonicTime,
 }
 
 /// Whether the numbers of an event were counted before.
@@ -93,8 +93,8 @@ impl Ledger {
         let mut silent: Vec<_> = self
             .reporters
             .iter()
-            .filter(|(_, entry)| now - entry.heard >= self.retention)
-            .map(|(reporter, entry)| (entry.heard, *reporter))
+            .filter(|(_, entry)| now - entry.reported_at >= self.retention)
+            .map(|(reporter, entry)| (entry.reported_at, *reporter))
             .collect();
         if silent.len() < excess {
             return Err(TooManyReporters);
@@ -114,9 +114,9 @@ impl Ledger {
         let entry = self.reporters.entry(reporter).or_insert_with(|| Reporter {
             watermark: 0,
             ranges: BTreeMap::new(),
-            heard: now,
+            reported_at: now,
         });
-        entry.heard = entry.heard.max(now);
+        entry.reported_at = entry.reported_at.max(now);
         let first = first.max(1);
         if last < first {
             return Verdict::Duplicate;

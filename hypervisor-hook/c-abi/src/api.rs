@@ -341,14 +341,9 @@ fn describe(device: &FpgaHookDevice) -> Result<DeviceStatus, Failure> {
         return Err(Failure::invalid(format!("slots is {}; it must be 1 to {MAX_SLOTS}", device.slots)));
     }
     Ok(DeviceStatus {
-        id: id.to_owned(),
-        vendor: vendor.to_owned(),
         platform: platform.to_owned(),
         board: board.to_owned(),
         shell: shell.to_owned(),
-        slots: device.slots,
-        loaded: Vec::new(),
-        queued: 0,
-        health: Health::Healthy,
+        ..DeviceStatus::new(id, vendor, device.slots)
     })
 }

@@ -25,10 +25,10 @@ pub struct Keepalive {
 }
 
 impl Keepalive {
-    /// A client that has not answered for `patience` counts as gone; zero turns this off.
+    /// A client that has not answered for `timeout` counts as gone; zero turns this off.
     #[must_use]
-    pub fn within(patience: Duration) -> Self {
-        Self { half: Some(patience / 2).filter(|half| !half.is_zero()) }
+    pub fn within(timeout: Duration) -> Self {
+        Self { half: Some(timeout / 2).filter(|half| !half.is_zero()) }
     }
 
     /// Makes the kernel probe the other end. The kernel counts in seconds, at least one.
@@ -64,13 +64,13 @@ mod tests {
     fn the_kernel_asks_for_half_of_the_time_and_never_where_there_is_none() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        for (patience, idle, interval) in [
+        for (timeout, idle, interval) in [
             (Duration::from_secs(60), 30, 10),
             (Duration::from_millis(200), 1, 1),
             (Duration::MAX, MOST_SECONDS, MOST_SECONDS),
         ] {
             let stream = connect();
-            Keepalive::within(patience).ask_kernel(&stream).unwrap();
+            Keepalive::within(timeout).ask_kernel(&stream).unwrap();
             assert!(getsockopt(&stream, KeepAlive).unwrap());
             assert_eq!(getsockopt(&stream, TcpKeepIdle).unwrap(), idle);
             assert_eq!(getsockopt(&stream, TcpKeepInterval).unwrap(), interval);

@@ -19,18 +19,8 @@ fn at(now: MonotonicTime) -> Moment {
 
 fn mk_event(end: MonotonicTime, duration: u64) -> Event {
     Event {
-        timestamp_ms: wall(end),
-        duration_ms: Millis(duration),
-        reconfiguration_ms: Millis::ZERO,
-        bitstream_identifier: "sobel".parse().unwrap(),
-        digest: None,
-        identity: None,
-        task: None,
-        phase: Phase::Final,
-        merged: None,
         device: Some("dm0".to_owned()),
-        slot: None,
-        tenant: None,
+        ..Event::of_task(wall(end), Millis(duration), "sobel".parse().unwrap())
     }
 }
 

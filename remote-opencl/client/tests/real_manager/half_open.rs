@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout of the keepalive. Managers on busy machines answer within it.
-const PATIENCE: Duration = Duration::from_secs(3);
+const KEEPALIVE: Duration = Duration::from_secs(3);
 
 fn queue(client: &Client) -> Arc<Queue> {
     let device = Arc::clone(&client.platforms()[0].devices()[0]);
@@ -24,7 +24,7 @@ fn marker(queue: &Arc<Queue>) -> Result<Arc<Event>> {
 fn a_program_that_waits_for_a_silent_manager_gets_the_standards_error() {
     let manager = Manager::start();
     let proxy = Proxy::to(&manager, &[]);
-    let queue = queue(&proxy.client().with_keepalive(PATIENCE));
+    let queue = queue(&proxy.client().with_keepalive(KEEPALIVE));
     marker(&queue).unwrap();
     proxy.fall_silent();
     let error = marker(&queue).unwrap_err();
@@ -36,7 +36,7 @@ fn a_program_that_waits_for_a_silent_manager_gets_the_standards_error() {
 fn a_program_that_resumes_finds_another_way_past_what_is_silent() {
     let manager = Manager::start();
     let proxy = Proxy::to(&manager, &[]);
-    let queue = queue(&proxy.client().with_keepalive(PATIENCE).resuming());
+    let queue = queue(&proxy.client().with_keepalive(KEEPALIVE).resuming());
     marker(&queue).unwrap();
     proxy.fall_silent();
     marker(&queue).unwrap();
@@ -47,8 +47,8 @@ fn a_program_that_resumes_finds_another_way_past_what_is_silent() {
 fn an_idle_program_notices_and_one_whose_manager_answers_stays() {
     let manager = Manager::start();
     let (proxy, other) = (Proxy::to(&manager, &[]), Proxy::to(&manager, &[]));
-    let client = proxy.client().with_keepalive(PATIENCE).resuming();
-    let stays = other.client().with_keepalive(PATIENCE).resuming();
+    let client = proxy.client().with_keepalive(KEEPALIVE).resuming();
+    let stays = other.client().with_keepalive(KEEPALIVE).resuming();
     let (queue, queue_that_stays) = (queue(&client), queue(&stays));
     proxy.fall_silent();
     until("the idle session to come back", || proxy.connections() > 1);

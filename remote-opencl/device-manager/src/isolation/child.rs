@@ -244,7 +244,7 @@ impl TenantProcessArgs {
         count(&shared, &manager).context("cannot start a thread")?;
         loop {
             match manager.0.receive_with_descriptor::<ToTenant>() {
-                Ok(Received::Packet(packet, fd)) => heard(packet, fd, &shared, &setup.tenant, &manager.1)?,
+                Ok(Received::Packet(packet, fd)) => handle(packet, fd, &shared, &setup.tenant, &manager.1)?,
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => break,
                 Err(error) => return Err(error).context("the manager can't be understood"),
@@ -330,7 +330,7 @@ fn shared(
     Ok(Shared::new(config, governor, Shutdown::new())?)
 }
 
-fn heard(
+fn handle(
     packet: ToTenant,
     fd: Option<OwnedFd>,
     shared: &Arc<Shared>,

@@ -302,7 +302,7 @@ impl TenantProcess {
                 }
                 Ok(Received::Packet(_, _)) if !confined => Err(Violation::First),
                 Ok(Received::Packet(packet, _)) => {
-                    self.heard(packet, shared).and_then(|()| self.builds_make_room(shared))
+                    self.handle(packet, shared).and_then(|()| self.builds_make_room(shared))
                 }
                 Ok(Received::Nothing) => {
                     if retires() {

@@ -132,15 +132,10 @@ impl Collector {
             anyhow::Ok(LoadedBitstream { id: name.parse()?, digest: Digest::from_bytes([7; 32]) })
         };
         let device = DeviceStatus {
-            id: "dm0".to_owned(),
-            vendor: VENDOR.to_owned(),
-            platform: String::new(),
             board: board.to_owned(),
-            shell: String::new(),
-            slots: 4,
             loaded: loaded.iter().map(bitstream).collect::<Result<_>>()?,
-            queued: 0,
             health,
+            ..DeviceStatus::new("dm0", VENDOR, 4)
         };
         let device = serde_json::to_vec(&device)?;
         let answer = self.http.put(&format!("{}/v1/devices/dm0", self.url), device).await?;

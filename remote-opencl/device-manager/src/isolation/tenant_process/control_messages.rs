@@ -66,7 +66,7 @@ pub(super) enum Held {
 }
 
 impl TenantProcess {
-    pub(super) fn heard(self: &Arc<Self>, packet: FromTenant, shared: &Shared) -> Result<(), Violation> {
+    pub(super) fn handle(self: &Arc<Self>, packet: FromTenant, shared: &Shared) -> Result<(), Violation> {
         let dispatcher = &shared.config.dispatcher;
         match packet {
             FromTenant::Confined => return Err(Violation::First),
