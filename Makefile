@@ -30,6 +30,10 @@ setup: ## Install what is needed beyond Rust, Go, cc and python3 (or name the co
 control-plane: ## Build the pinned Kubernetes control plane (5 minutes, once)
 	@hack/control-plane.sh
 
+.PHONY: node
+node: ## Build the pinned kubelet and containerd (4 minutes, once); install runc and the CNI plugins (or name the command)
+	@hack/node.sh
+
 .PHONY: build
 build: setup ## Build everything of ours
 	cargo build --workspace
@@ -58,6 +62,10 @@ test: setup control-plane lint build ## Everything that must pass: lint, unit, i
 	        --include-ignored joined_by_a_channel hostile:: tenants::; \
 	    FPGA_TEST_RUNTIME=intel-cpu cargo test -p fpga-device-manager --test service -- hostile:: tenants::; \
 	fi
+
+.PHONY: test-node
+test-node: setup control-plane node build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
+	cargo test -p fpga-tests --test real_node -- --ignored --test-threads=1
 
 .PHONY: demo
 demo: setup ## The whole loop on this machine, in under 3 minutes

@@ -16,6 +16,7 @@ pub mod node;
 pub mod observer;
 pub mod process;
 pub mod programs;
+pub mod real_node;
 pub mod run_dir;
 pub mod scale;
 pub mod shipped;

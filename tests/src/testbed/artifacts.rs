@@ -15,7 +15,7 @@ use std::process::Command;
 /// # Errors
 /// The build fails.
 pub fn functions() -> Result<PathBuf> {
-    make("functions")
+    make("functions", "tests/functions")
 }
 
 /// Builds the programs of tests/opencl-programs and returns their folder.
@@ -23,7 +23,15 @@ pub fn functions() -> Result<PathBuf> {
 /// # Errors
 /// The build fails.
 pub fn opencl_programs() -> Result<PathBuf> {
-    make("opencl-programs")
+    make("opencl-programs", "tests/opencl-programs")
+}
+
+/// Builds the programs of the images that real nodes need (tests/node/images) and returns their folder.
+///
+/// # Errors
+/// The build fails.
+pub fn node_images() -> Result<PathBuf> {
+    make("node/images", "tests/node/images")
 }
 
 /// Builds the bitstreams (`NAME.bitstream`) of all functions for a runtime and returns their folder.
@@ -52,19 +60,16 @@ pub fn bitstreams(runtime: Runtime) -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn make(name: &str) -> Result<PathBuf> {
-    let out = repository().join("build").join(name);
+/// Runs the Makefile in the folder `source`, which builds into the folder `out` below build/.
+fn make(out: &str, source: &str) -> Result<PathBuf> {
+    let out = repository().join("build").join(out);
     let _lock = lock()?;
     std::fs::create_dir_all(&out).context("can't make a folder under build/")?;
     let mut command = Command::new("make");
     // This program may run under `make test`, whose flags are not meant for this make.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
-    command
-        .arg("-s")
-        .arg("-C")
-        .arg(repository().join("tests").join(name))
-        .arg(format!("OUT={}", out.display()));
-    run(&mut command, &format!("building tests/{name}"))?;
+    command.arg("-s").arg("-C").arg(repository().join(source)).arg(format!("OUT={}", out.display()));
+    run(&mut command, &format!("building {source}"))?;
     Ok(out)
 }
 

@@ -70,6 +70,13 @@ impl NodeNetwork {
         (10..=250).map(move |last| self.address(last))
     }
 
+    /// The network of the pods of a real node, whose interfaces can't have loopback addresses: 10.N.M.0/24.
+    #[must_use]
+    pub fn pod_subnet(&self) -> String {
+        let [_, b, c] = self.octets;
+        format!("10.{b}.{c}.0/24")
+    }
+
     fn address(&self, last: u8) -> Ipv4Addr {
         let [a, b, c] = self.octets;
         Ipv4Addr::new(a, b, c, last)
