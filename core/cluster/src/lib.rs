@@ -1,9 +1,10 @@
-//! Decisions over many boards: the pool of slots (P), devices by deadline and throughput (Q), the replica that a
+//! Decisions over many boards: those that a container gets (B-7), the pool of slots (P), devices by deadline and throughput (Q), the replica that a
 //! request goes to, and moves of functions between nodes.
 //!
 //! The crate is pure, as [`fpga_board`] is: time is an argument.
 #![forbid(unsafe_code)]
 
+pub mod allocation;
 pub mod pool;
 pub mod qos;
 pub mod rebalance;

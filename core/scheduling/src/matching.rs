@@ -163,6 +163,21 @@ impl<'a> Matcher<'a> {
     }
 }
 
+/// The healthy boards of `state` that meet the requirement, as indexes of [`NodeState::devices`]. Each is one that the
+/// filter lets the node pass for.
+///
+/// # Errors
+/// The [`Rejection`] if no board meets the requirement.
+pub fn matching_boards(asked: &Requirement, state: &NodeState) -> Result<Vec<usize>, Rejection> {
+    let deciding = Matcher::of(asked).deciding;
+    let ids: Vec<&BitstreamId> = deciding.iter().map(|(id, _)| *id).collect();
+    let boards = Boards { asked, state, held: Held::of(&ids, state) };
+    let healthy = (0..).zip(&state.devices).filter(|(_, device)| device.health == Health::Healthy);
+    let meeting = healthy.filter(|(number, device)| boards.meets_all_but_health(*number, device).may_be());
+    let numbers: Vec<usize> = meeting.map(|(number, _)| number).collect();
+    if numbers.is_empty() { Err(boards.why_none()) } else { Ok(numbers) }
+}
+
 /// The boards of one node and the requirement that they are matched against.
 struct Boards<'a> {
     asked: &'a Requirement,
