@@ -6,6 +6,7 @@ use crate::objects::platform::Platform;
 use crate::session::Session;
 use crate::session::driver::Driver;
 use crate::wire::address::{AddressError, ManagerAddress, parse_list};
+use crate::wire::claim;
 use crate::wire::connection_race::ConnectionRace;
 use crate::wire::handshake::ConnectError;
 use crate::wire::keepalive::Keepalive;
@@ -51,16 +52,22 @@ impl ManagerState {
 }
 
 impl Client {
-    /// The client of this process, for the managers in `FPGA_DEVICE_MANAGERS`. A forked child gets its own.
+    /// The client of this process, for the managers of the container's claim (`FPGA_CLAIM_DIR`), or those in
+    /// `FPGA_DEVICE_MANAGERS`. A forked child gets its own.
     pub fn global() -> &'static Self {
         static CLIENT: PerProcess<Client> = PerProcess::new(|_parents| Client::from_environment());
         CLIENT.get()
     }
 
     fn from_environment() -> Self {
-        let list = std::env::var(MANAGERS_VARIABLE).unwrap_or_default();
+        let list =
+            claim::managers().unwrap_or_else(|| Ok(std::env::var(MANAGERS_VARIABLE).unwrap_or_default()));
+        let list = list.unwrap_or_else(|error| {
+            tracing::error!(%error, "Can't read the container's claim");
+            String::new()
+        });
         Self::with_managers(&list).unwrap_or_else(|error| {
-            tracing::error!(%error, variable = MANAGERS_VARIABLE, "Can't use the list of device managers");
+            tracing::error!(%error, "Can't use the list of device managers");
             let (generation, reconnect) = (generation(), Reconnect::Fail);
             Self { generation, managers: Vec::new(), reconnect, keepalive: Keepalive::within(Duration::ZERO) }
         })

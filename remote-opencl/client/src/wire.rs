@@ -1,6 +1,7 @@
 //! Connections to a manager, and the messages on them: on a gRPC stream, or in a command ring.
 
 pub(crate) mod address;
+pub(crate) mod claim;
 mod codec;
 pub(crate) mod command_ring;
 pub(crate) mod connection_race;

@@ -80,6 +80,17 @@ impl Access {
             Self::Token(tokens) | Self::TokenOrConnection(tokens) => tokens.tenant(token),
         }
     }
+
+    /// As [`Self::tenant`], for a session that begins: a token that is unknown may be a new one.
+    async fn tenant_of_hello(&self, peer: &Peer, token: &str) -> Option<Tenant> {
+        match (self.tenant(peer, token), self) {
+            (None, Self::Token(tokens) | Self::TokenOrConnection(tokens)) if !token.is_empty() => {
+                tokens.read_again().await;
+                self.tenant(peer, token)
+            }
+            (tenant, _) => tenant,
+        }
+    }
 }
 
 /// Reads the Hello of a session and finds its tenant. No other message of an unproved client is decoded.
@@ -106,10 +117,11 @@ pub async fn shake_hands(
              matching versions"
         )));
     }
-    let Some(tenant) = access.tenant(peer, &token) else {
+    let Some(tenant) = access.tenant_of_hello(peer, &token).await else {
         shared.config.metrics.access_refusals.inc();
         return Err(Status::unauthenticated(if token.is_empty() {
-            "this device manager wants a token; name a file with it in FPGA_TOKEN_FILE"
+            "this device manager wants a token; name a file with it in FPGA_TOKEN_FILE, or ask for the resource \
+             fpga-scheduling.io/accelerated"
         } else {
             "this device manager doesn't know the token"
         }));

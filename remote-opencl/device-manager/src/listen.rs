@@ -10,8 +10,24 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The socket's owner and group may connect.
-const SOCKET_MODE: u32 = 0o660;
+/// Who may connect to a unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Callers {
+    /// The socket's owner and group.
+    OwnerAndGroup,
+    /// Every user, because each session must show a token.
+    Everyone,
+}
+
+impl Callers {
+    /// The mode of the socket's file.
+    fn mode(self) -> u32 {
+        match self {
+            Self::OwnerAndGroup => 0o660,
+            Self::Everyone => 0o666,
+        }
+    }
+}
 
 /// An address in the syntax of `--listen`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +88,7 @@ impl Address {
     ///
     /// # Errors
     /// [`ListenError`], if the address is in use or can't be bound.
-    pub fn bind(&self) -> Result<(Listener, Self, Option<SocketFile>), ListenError> {
+    pub fn bind(&self, callers: Callers) -> Result<(Listener, Self, Option<SocketFile>), ListenError> {
         let failed = |source| ListenError::Bind { address: self.clone(), source };
         match self {
             Self::Tcp(address) => {
@@ -81,7 +97,7 @@ impl Address {
                 Ok((Listener::Tcp(listener), Self::Tcp(bound.to_string()), None))
             }
             Self::Unix(path) => {
-                let (listener, file) = bind_unix(path, failed)?;
+                let (listener, file) = bind_unix(path, callers, failed)?;
                 Ok((Listener::Unix(listener), self.clone(), Some(file)))
             }
         }
@@ -93,12 +109,12 @@ impl Address {
     ///
     /// # Errors
     /// [`ListenError`], if the path is in use or can't be bound.
-    pub fn bind_side(&self) -> Result<Option<(Listener, SocketFile)>, ListenError> {
+    pub fn bind_side(&self, callers: Callers) -> Result<Option<(Listener, SocketFile)>, ListenError> {
         let Self::Unix(path) = self else { return Ok(None) };
         let mut side = path.as_os_str().to_owned();
         side.push(SIDE_SUFFIX);
         let failed = |source| ListenError::Bind { address: Self::Unix(side.clone().into()), source };
-        let (listener, file) = bind_unix(Path::new(&side), failed)?;
+        let (listener, file) = bind_unix(Path::new(&side), callers, failed)?;
         Ok(Some((Listener::Side(listener), file)))
     }
 }
@@ -107,6 +123,7 @@ impl Address {
 /// its final mode, and replaces a stale one at once.
 fn bind_unix(
     path: &Path,
+    callers: Callers,
     failed: impl Fn(io::Error) -> ListenError,
 ) -> Result<(UnixListener, SocketFile), ListenError> {
     match std::fs::symlink_metadata(path) {
@@ -130,7 +147,7 @@ fn bind_unix(
     name.push(format!(".{}", std::process::id()));
     let temporary = PathBuf::from(name);
     let listener = UnixListener::bind(&temporary).map_err(&failed)?;
-    let placed = std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(SOCKET_MODE))
+    let placed = std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(callers.mode()))
         .and_then(|()| std::fs::symlink_metadata(&temporary))
         .and_then(|metadata| std::fs::rename(&temporary, path).map(|()| metadata.ino()));
     match placed {

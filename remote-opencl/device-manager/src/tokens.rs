@@ -1,5 +1,6 @@
 //! Tokens that prove a tenant. A folder has one file for each tenant, with the tenant's name and the token as
-//! content, like a mounted Kubernetes Secret. It is read again when it changes.
+//! content, like a mounted Kubernetes Secret; or a folder for each tenant, with a token in each file, as the node plugin
+//! writes it. It is read again when it changes, and when a token is unknown, so that a new token counts at once.
 //!
 //! Only the digests of tokens are stored and looked up, so the duration of a comparison reveals nothing about a
 //! token.
@@ -15,7 +16,11 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
 
+/// Minimum time between two readings for unknown tokens: wrong tokens cost the manager little.
+const READ_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 /// The lengths of tokens in bytes. Shorter ones can be guessed.
 const LENGTHS: RangeInclusive<usize> = token_file::MIN_BYTES..=MAX_TOKEN_BYTES;
 
@@ -24,6 +29,8 @@ const LENGTHS: RangeInclusive<usize> = token_file::MIN_BYTES..=MAX_TOKEN_BYTES;
 pub struct Tokens {
     folder: PathBuf,
     known: Arc<Mutex<HashMap<Digest, Tenant>>>,
+    /// Time of the last reading for an unknown token.
+    read_again_at: Arc<tokio::sync::Mutex<Option<Instant>>>,
 }
 
 /// The reason why tokens can't be used.
@@ -64,7 +71,8 @@ impl Tokens {
     /// # Errors
     /// [`TokensError`], if a file can't be read or is not valid; it has the path of the file.
     pub fn read(folder: &Path) -> Result<Self, TokensError> {
-        let tokens = Self { folder: folder.to_owned(), known: Arc::default() };
+        let (known, read_again_at) = Default::default();
+        let tokens = Self { folder: folder.to_owned(), known, read_again_at };
         tokens.reload()?;
         Ok(tokens)
     }
@@ -79,6 +87,20 @@ impl Tokens {
         let changed = *known != new;
         *known = new;
         Ok(changed)
+    }
+
+    /// Reads the folder again for a token that is unknown. Callers at the same time share one reading.
+    pub async fn read_again(&self) {
+        let called_at = Instant::now();
+        let mut read_at = self.read_again_at.lock().await;
+        match *read_at {
+            Some(at) if at >= called_at => return,
+            Some(at) => sleep_until(at + READ_AGAIN_INTERVAL).await,
+            None => {}
+        }
+        *read_at = Some(Instant::now());
+        // The regular reading tells the error.
+        let _ = self.reload();
     }
 
     /// The tenant with this token.
@@ -99,30 +121,50 @@ impl Tokens {
 }
 
 fn read_folder(folder: &Path) -> Result<HashMap<Digest, Tenant>, TokensError> {
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |source| TokensError::Read { path, source }
-    };
     let mut known = HashMap::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable(folder))? {
-        let path = entry.map_err(unreadable(folder))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Kubernetes keeps the content of mounted volumes in folders whose names begin with a dot.
-        if name.starts_with('.') || !path.is_file() {
-            continue;
-        }
+    for path in visible_files(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.contains(':') {
             return Err(TokensError::Name(path));
         }
-        let token = token_file::read_text(&path, MAX_TOKEN_BYTES).map_err(unreadable(&path))?;
-        if !LENGTHS.contains(&token.len()) {
-            return Err(TokensError::Length { path, length: token.len() });
-        }
-        if known.insert(digest_of(token.as_bytes()), Tenant::new(&name)).is_some() {
-            return Err(TokensError::Twice(path));
+        let tenant = Tenant::new(&name);
+        let files = if path.is_dir() { visible_files(&path)? } else { vec![path] };
+        for file in files {
+            let Some(token) = read_token(&file)? else { continue };
+            if known.insert(token, tenant.clone()).is_some() {
+                return Err(TokensError::Twice(file));
+            }
         }
     }
     Ok(known)
+}
+
+/// The entries of a folder. Kubernetes keeps the content of mounted volumes in folders whose names begin with a dot,
+/// and files that are being written have such names.
+fn visible_files(folder: &Path) -> Result<Vec<PathBuf>, TokensError> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) => return Err(unreadable(folder, error)),
+        Ok(entries) => entries,
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let paths = paths.collect::<io::Result<Vec<_>>>().map_err(|error| unreadable(folder, error))?;
+    let is_visible =
+        |path: &PathBuf| !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
+    Ok(paths.into_iter().filter(is_visible).collect())
+}
+
+/// The digest of the token in a file; `None` if the file has just been removed, which revokes its token.
+fn read_token(path: &Path) -> Result<Option<Digest>, TokensError> {
+    match token_file::read_text(path, MAX_TOKEN_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(path, error)),
+        Ok(token) if LENGTHS.contains(&token.len()) => Ok(Some(digest_of(token.as_bytes()))),
+        Ok(token) => Err(TokensError::Length { path: path.to_owned(), length: token.len() }),
+    }
+}
+
+fn unreadable(path: &Path, source: io::Error) -> TokensError {
+    TokensError::Read { path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -144,6 +186,23 @@ mod tests {
         assert!(!tokens.reload().unwrap());
         assert_eq!(tokens.tenant("0123456789abcdef"), None);
         assert_eq!(tokens.tenant("fedcba9876543210"), Some(Tenant::new("alice")));
+    }
+
+    #[tokio::test]
+    async fn a_tenants_folder_has_many_tokens_and_a_new_one_counts_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let shop = folder.path().join("shop");
+        std::fs::create_dir(&shop).unwrap();
+        let tokens = Tokens::read(folder.path()).unwrap();
+        for (name, token) in [("a1", "0123456789abcdef"), ("a2", "fedcba9876543210"), (".a3.partial", "x")] {
+            std::fs::write(shop.join(name), token).unwrap();
+        }
+        tokens.read_again().await;
+        assert_eq!(tokens.tenant("0123456789abcdef"), Some(Tenant::new("shop")));
+        assert_eq!(tokens.tenant("fedcba9876543210"), Some(Tenant::new("shop")));
+        std::fs::remove_file(shop.join("a1")).unwrap();
+        tokens.read_again().await;
+        assert_eq!((tokens.tenant("0123456789abcdef"), tokens.len()), (None, 1));
     }
 
     #[test]

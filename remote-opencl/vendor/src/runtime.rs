@@ -39,8 +39,14 @@ pub const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
 const KEPT_PIECES: &str = "glibc.malloc.tcache_count=127";
 
 /// Variables that would load another library into the manager, or make it a client of itself.
-const FOREIGN_VARIABLES: [&str; 5] =
-    ["OCL_ICD_FILENAMES", "OPENCL_LAYERS", "OPENCL_LIBRARY", "LD_PRELOAD", "FPGA_DEVICE_MANAGERS"];
+const FOREIGN_VARIABLES: [&str; 6] = [
+    "OCL_ICD_FILENAMES",
+    "OPENCL_LAYERS",
+    "OPENCL_LIBRARY",
+    "LD_PRELOAD",
+    "FPGA_DEVICE_MANAGERS",
+    "FPGA_CLAIM_DIR",
+];
 
 /// A choice of runtime, as in `--runtime`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Both come from the environment. They are read again for each connection, so that they can be replaced while the
 //! program runs, and are shown to managers only.
 
+use crate::wire::claim;
 use fpga_net::tls::ClientFiles;
 use fpga_net::token_file;
 use fpga_protocol::limits::MAX_TOKEN_BYTES;
@@ -21,21 +22,21 @@ pub(crate) const CERTIFICATE_VARIABLE: &str = "FPGA_TLS_CERT";
 /// Environment variable with the path of the certificate's private key.
 pub(crate) const KEY_VARIABLE: &str = "FPGA_TLS_KEY";
 
-/// The token; empty if there is none.
+/// The token of the container's claim, or of the environment; empty if there is none.
 ///
 /// # Errors
 /// The token's file can't be read.
 pub(crate) fn token() -> io::Result<String> {
-    match std::env::var_os(TOKEN_FILE_VARIABLE).filter(|path| !path.is_empty()) {
-        Some(path) => token_in(Path::new(&path)),
+    let named = || std::env::var_os(TOKEN_FILE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match claim::token_file().or_else(named) {
+        Some(path) => token_in(&path),
         None => Ok(std::env::var(TOKEN_VARIABLE).unwrap_or_default()),
     }
 }
 
 fn token_in(path: &Path) -> io::Result<String> {
-    token_file::read_text(path, MAX_TOKEN_BYTES).map_err(|error| {
-        io::Error::new(error.kind(), format!("{TOKEN_FILE_VARIABLE}={}: {error}", path.display()))
-    })
+    token_file::read_text(path, MAX_TOKEN_BYTES)
+        .map_err(|error| io::Error::new(error.kind(), format!("the token file {}: {error}", path.display())))
 }
 
 /// The files for TLS; `None` if TLS isn't configured.
@@ -54,10 +55,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let error = token_in(&path).unwrap_err().to_string();
-        assert!(
-            error.contains(&path.display().to_string()) && error.contains(TOKEN_FILE_VARIABLE),
-            "{error}"
-        );
+        assert!(error.contains(&format!("the token file {}", path.display())), "{error}");
         std::fs::write(&path, "secret-secret-secret\n").unwrap();
         assert_eq!(token_in(&path).unwrap(), "secret-secret-secret");
     }

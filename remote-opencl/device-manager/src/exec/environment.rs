@@ -120,8 +120,15 @@ impl Environment {
             }
             command.env("LD_LIBRARY_PATH", folders);
         }
-        // The private manager requires no token and no certificate.
-        for variable in ["FPGA_TOKEN", "FPGA_TOKEN_FILE", "FPGA_TLS_CA", "FPGA_TLS_CERT", "FPGA_TLS_KEY"] {
+        // The private manager requires no token and no certificate, and is the program's only one.
+        for variable in [
+            "FPGA_CLAIM_DIR",
+            "FPGA_TOKEN",
+            "FPGA_TOKEN_FILE",
+            "FPGA_TLS_CA",
+            "FPGA_TLS_CERT",
+            "FPGA_TLS_KEY",
+        ] {
             command.env_remove(variable);
         }
         command

@@ -3,7 +3,7 @@
 use crate::config::SharedMemory;
 use crate::handshake::Access;
 use crate::keepalive::Keepalive;
-use crate::listen::{Address, Listener};
+use crate::listen::{Address, Callers, Listener};
 use crate::signals::AtEnd;
 use crate::tokens::Tokens;
 use anyhow::{Context as _, bail};
@@ -47,8 +47,9 @@ pub(super) struct ListenerArgs {
     #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 
-    /// Folder of tokens, one file per tenant, named as the tenant. Sessions must show one. Read again when it
-    /// changes. Without it a client's tenant is its user id, as the kernel reports it.
+    /// Folder of tokens: for each tenant a file, named as the tenant, or a folder of files. Sessions must show one, and
+    /// every user may then connect to unix sockets. Read again when it changes. Without it a client's tenant is its
+    /// user id, as the kernel reports it.
     #[arg(long, env = "FPGA_TOKENS", value_name = "DIR")]
     tokens: Option<PathBuf>,
 
@@ -110,8 +111,10 @@ impl ListenerArgs {
     ) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
         let mut listeners = Vec::new();
         let mut all_bound = Vec::new();
+        let everyone_shows_a_token = self.tokens.is_some() && !self.tokens_optional;
+        let callers = if everyone_shows_a_token { Callers::Everyone } else { Callers::OwnerAndGroup };
         for address in &self.listen {
-            let (listener, bound, file) = address.bind()?;
+            let (listener, bound, file) = address.bind(callers)?;
             listeners.push(listener);
             all_bound.push(bound);
             if let Some(file) = file {
@@ -120,7 +123,7 @@ impl ListenerArgs {
             if shared_memory == SharedMemory::Off {
                 continue;
             }
-            match address.bind_side() {
+            match address.bind_side(callers) {
                 Ok(Some((side, file))) => {
                     listeners.push(side);
                     at_end.add(file);
