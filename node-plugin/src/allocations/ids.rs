@@ -1,0 +1,113 @@
+//! Names of allocations and instances, and tokens.
+
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Write as _};
+
+/// Bytes of a token, and of an allocation's id.
+const RANDOM_BYTES: usize = 16;
+const TOKEN_BYTES: usize = 32;
+
+/// Name of an allocation and of its folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AllocationId(String);
+
+/// One of the instances that the plugin advertises.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InstanceId(String);
+
+/// What a container shows to a device manager. It is never logged.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(String);
+
+/// The system has no random bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system has no random bytes")]
+pub struct NoRandomBytes;
+
+impl AllocationId {
+    /// An id that no allocation had before.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn fresh() -> Result<Self, NoRandomBytes> {
+        random_hex(RANDOM_BYTES).map(Self)
+    }
+
+    /// The id as text: the name of a folder.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl InstanceId {
+    /// The instance `number` that a board adds to what the node has. A container with it need not get that board.
+    #[must_use]
+    pub fn of_board(board: &str, number: u32) -> Self {
+        Self(format!("{board}-{number}"))
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for InstanceId {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl Token {
+    /// A token that cannot be guessed.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn fresh() -> Result<Self, NoRandomBytes> {
+        random_hex(TOKEN_BYTES).map(Self)
+    }
+
+    /// The secret text.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl fmt::Display for AllocationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn random_hex(bytes: usize) -> Result<String, NoRandomBytes> {
+    let mut random = vec![0; bytes];
+    SystemRandom::new().fill(&mut random).map_err(|_| NoRandomBytes)?;
+    Ok(random.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}

@@ -1,0 +1,328 @@
+use super::*;
+use fpga_core::device::Health;
+use fpga_core::matching::Rejection;
+use fpga_core::node_state::{Buckets, DeviceState, LeftOut};
+use fpga_core::requirement::Requirement;
+use fpga_core::units::{Millis, WallTime};
+use proptest::prelude::*;
+
+const LIMIT: u32 = 16;
+
+/// A node with these healthy, idle boards.
+fn mk_node(boards: &[&str]) -> NodeState {
+    let device = |id: &&str| DeviceState {
+        id: (*id).into(),
+        vendor: "intel".into(),
+        platform: String::new(),
+        board: "a10".into(),
+        shell: "1".into(),
+        slots: 4,
+        loaded: Vec::new(),
+        usage: Millis::ZERO,
+        reconfiguration: Millis::ZERO,
+        queued: 0,
+        health: Health::Healthy,
+    };
+    NodeState {
+        boot: 1,
+        seq: 1,
+        heartbeat: Millis::from_secs(60),
+        measured_at: WallTime(0),
+        window: Millis::from_secs(60),
+        usage: Millis::ZERO,
+        reconfiguration: Millis::ZERO,
+        devices: boards.iter().map(device).collect(),
+        bitstreams: Vec::new(),
+        buckets: Buckets { bucket: Millis::from_secs(10), usage: Vec::new(), reconfiguration: Vec::new() },
+        left_out: LeftOut::default(),
+    }
+}
+
+fn mk_owner(pod: &str) -> Owner {
+    Owner { namespace: "shop".into(), pod: pod.into(), uid: format!("uid-{pod}"), container: "main".into() }
+}
+
+fn ids(instances: &[&str]) -> BTreeSet<InstanceId> {
+    instances.iter().map(|id| InstanceId::from((*id).to_owned())).collect()
+}
+
+fn holder(owner: &Owner, instances: &[&str]) -> Holder {
+    Holder {
+        namespace: owner.namespace.clone(),
+        pod: owner.pod.clone(),
+        container: owner.container.clone(),
+        instances: ids(instances),
+    }
+}
+
+/// The plugin's state with short ways to the events.
+#[derive(Default)]
+struct Bed(Allocations);
+
+impl Bed {
+    fn allocate(&mut self, id: &str, instances: &[&str]) -> AllocationId {
+        let id = AllocationId::of(id);
+        let acts = self.0.decide(Event::Allocated { id: id.clone(), instances: ids(instances) }).unwrap();
+        assert_eq!(acts, [Act::MakeFolder(id.clone())]);
+        id
+    }
+
+    fn start(
+        &mut self,
+        instances: &[&str],
+        owner: &Owner,
+        boards: &[&str],
+        token: &str,
+    ) -> Result<Vec<Act>, Refusal> {
+        let requirement = Requirement::default();
+        self.0.decide(Event::Starts(Start {
+            instances: &ids(instances),
+            owner: owner.clone(),
+            wish: Wish { requirement: &requirement, boards: 1 },
+            node: &mk_node(boards),
+            limit: LIMIT,
+            token: Token::of(token),
+        }))
+    }
+
+    fn list(&mut self, holders: &[Holder]) -> Vec<Act> {
+        self.0.decide(Event::Listed(holders)).unwrap()
+    }
+
+    fn claim(&self, id: &AllocationId) -> Claim {
+        self.0.claims().find(|(of, _)| *of == id).unwrap().1.clone()
+    }
+}
+
+#[test]
+fn a_container_gets_a_board_when_it_starts_and_keeps_board_and_token_when_it_starts_again() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    let id = bed.allocate("a1", &["b0-1"]);
+    let acts = bed.start(&["b0-1"], &owner, &["b0", "b1"], "t1").unwrap();
+    let claim = bed.claim(&id);
+    assert_eq!(claim, Claim { owner: owner.clone(), boards: ["b0".into()].into(), token: Token::of("t1") });
+    assert_eq!(acts, [Act::Grant(id.clone(), claim.clone())]);
+    let again = bed.start(&["b0-1"], &owner, &["b1", "b0"], "t2").unwrap();
+    assert_eq!(again, [Act::Grant(id, claim)]);
+}
+
+#[test]
+fn a_container_that_starts_again_without_its_board_gets_another_one_and_loses_the_first() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    let id = bed.allocate("a1", &["b0-1"]);
+    bed.start(&["b0-1"], &owner, &["b0"], "t1").unwrap();
+    let acts = bed.start(&["b0-1"], &owner, &["b1"], "t2").unwrap();
+    let before = Claim { owner: owner.clone(), boards: ["b0".into()].into(), token: Token::of("t1") };
+    let after = Claim { boards: ["b1".into()].into(), ..before.clone() };
+    assert_eq!(acts, [Act::Revoke(id.clone(), before), Act::Grant(id, after)]);
+}
+
+#[test]
+fn a_burst_spreads_over_the_boards() {
+    let mut bed = Bed::default();
+    for number in 0..4 {
+        let (instance, pod) = (format!("b0-{number}"), format!("p{number}"));
+        bed.allocate(&pod, &[&instance]);
+        bed.start(&[&instance], &mk_owner(&pod), &["b0", "b1"], &pod).unwrap();
+    }
+    let boards: Vec<_> = bed.0.claims().flat_map(|(_, claim)| claim.boards.clone()).collect();
+    assert_eq!(boards, ["b0", "b1", "b0", "b1"]);
+}
+
+#[test]
+fn who_can_not_start_is_told_why_and_nothing_changes() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    assert_eq!(bed.start(&["b0-1"], &owner, &["b0"], "t1"), Err(Refusal::UnknownAllocation));
+    bed.allocate("a1", &["b0-1"]);
+    let before = bed.0.clone();
+    let refusal = bed.start(&["b0-1"], &owner, &[], "t1").unwrap_err();
+    assert_eq!(refusal, Refusal::Shortage(Shortage::None(Rejection::NoDevice)));
+    assert_eq!(bed.0, before);
+}
+
+#[test]
+fn an_owner_that_is_not_listed_is_looked_up_and_only_its_end_revokes_the_token() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    let id = bed.allocate("a1", &["b0-1"]);
+    bed.start(&["b0-1"], &owner, &["b0"], "t1").unwrap();
+    assert_eq!(bed.list(&[holder(&owner, &["b0-1"])]), []);
+    assert_eq!(
+        bed.list(&[]),
+        [Act::Look(id.clone(), owner.clone())],
+        "after its restart the kubelet lists nobody"
+    );
+    assert_eq!(bed.list(&[holder(&owner, &["b0-1"])]), []);
+    let claim = bed.claim(&id);
+    let acts = bed.0.decide(Event::Ended(&id)).unwrap();
+    assert_eq!(acts, [Act::Revoke(id.clone(), claim), Act::RemoveFolder(id.clone())]);
+    assert_eq!(bed.0.decide(Event::Ended(&id)).unwrap(), []);
+}
+
+#[test]
+fn instances_that_another_pod_has_now_are_no_sign_of_life_of_the_first_one() {
+    let (mut bed, first, second) = (Bed::default(), mk_owner("cart"), mk_owner("shelf"));
+    let old = bed.allocate("a1", &["b0-1"]);
+    bed.start(&["b0-1"], &first, &["b0"], "t1").unwrap();
+    let new = bed.allocate("a2", &["b0-1"]);
+    bed.start(&["b0-1"], &second, &["b0"], "t2").unwrap();
+    assert_ne!(bed.claim(&old).token, bed.claim(&new).token);
+    assert_eq!(bed.list(&[holder(&second, &["b0-1"])]), [Act::Look(old, first)]);
+}
+
+#[test]
+fn an_allocation_whose_container_never_started_is_removed_after_a_while() {
+    let mut bed = Bed::default();
+    let id = bed.allocate("a1", &["b0-1"]);
+    let listed = holder(&mk_owner("cart"), &["b0-1"]);
+    for _ in 0..2 * LISTS_WITHOUT_OWNER {
+        assert_eq!(bed.list(std::slice::from_ref(&listed)), [], "its image is being pulled");
+    }
+    for _ in 1..LISTS_WITHOUT_OWNER {
+        assert_eq!(bed.list(&[]), []);
+    }
+    assert_eq!(bed.list(&[]), [Act::RemoveFolder(id)]);
+}
+
+#[test]
+fn a_token_is_not_shown_in_logs() {
+    assert_eq!(format!("{:?}", Token::of("secret")), "Token(…)");
+}
+
+/// A step of a kubelet with four instances and pods that come and go.
+#[derive(Debug, Clone)]
+enum Step {
+    Allocate { instance: usize },
+    Start { instance: usize, boards: Vec<bool> },
+    End { instance: usize },
+    List,
+    RestartPlugin,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (0_usize..4).prop_map(|instance| Step::Allocate { instance }),
+        4 => (0_usize..4, prop::collection::vec(any::<bool>(), 3)).prop_map(|(instance, boards)| Step::Start { instance, boards }),
+        2 => (0_usize..4).prop_map(|instance| Step::End { instance }),
+        4 => Just(Step::List),
+        1 => Just(Step::RestartPlugin),
+    ];
+    prop::collection::vec(step, 0..80)
+}
+
+const INSTANCES: [&str; 4] = ["i0", "i1", "i2", "i3"];
+const BOARDS: [&str; 3] = ["b0", "b1", "b2"];
+
+/// The node as the acts leave it: for each board the tokens that its manager knows, and the folders.
+#[derive(Debug, Default, PartialEq)]
+struct Disk {
+    tokens: BTreeSet<(String, String)>,
+    folders: BTreeSet<AllocationId>,
+}
+
+impl Disk {
+    fn carry_out(&mut self, act: &Act) {
+        let tokens = |claim: &Claim| {
+            let token = claim.token.secret().to_owned();
+            claim.boards.iter().map(|board| (board.clone(), token.clone())).collect::<Vec<_>>()
+        };
+        match act {
+            Act::MakeFolder(id) => drop(self.folders.insert(id.clone())),
+            Act::RemoveFolder(id) => drop(self.folders.remove(id)),
+            Act::Grant(id, claim) => {
+                assert!(self.folders.contains(id), "a grant is written into a folder");
+                self.tokens.extend(tokens(claim));
+            }
+            Act::Revoke(_, claim) => {
+                for token in tokens(claim) {
+                    self.tokens.remove(&token);
+                }
+            }
+            Act::Look(..) => {}
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happens in whatever order: managers know exactly the tokens of the claims, no two claims share one, and a
+    /// pod that lives keeps its claim.
+    #[test]
+    fn managers_know_the_tokens_of_claims_and_a_living_pod_keeps_its_claim(steps in steps()) {
+        let (mut state, mut disk) = (Allocations::default(), Disk::default());
+        // The pod that has the instance, and whether it has been started.
+        let mut pods: [Option<(Owner, bool)>; 4] = Default::default();
+        for (number, step) in steps.into_iter().enumerate() {
+            let mut events = Vec::new();
+            match step {
+                Step::Allocate { instance } => {
+                    if pods[instance].is_some() { continue; }
+                    pods[instance] = Some((mk_owner(&format!("p{number}")), false));
+                    let id = AllocationId::of(&format!("a{number}"));
+                    let instances = ids(&[INSTANCES[instance]]);
+                    events.push(state.decide(Event::Allocated { id, instances }).unwrap());
+                }
+                Step::Start { instance, boards } => {
+                    let Some((owner, started)) = &mut pods[instance] else { continue };
+                    let present = BOARDS.iter().zip(boards).filter(|(_, is)| *is).map(|(board, _)| *board);
+                    let present: Vec<&str> = present.collect();
+                    let requirement = Requirement::default();
+                    let before = state.clone();
+                    let result = state.decide(Event::Starts(Start {
+                        instances: &ids(&[INSTANCES[instance]]),
+                        owner: owner.clone(),
+                        wish: Wish { requirement: &requirement, boards: 1 },
+                        node: &mk_node(&present),
+                        limit: LIMIT,
+                        token: Token::of(&format!("t{number}")),
+                    }));
+                    match result {
+                        Ok(acts) => {
+                            *started = true;
+                            let of_owner = state.claims().find(|(_, claim)| claim.owner == *owner).unwrap().1;
+                            prop_assert!(of_owner.boards.iter().all(|board| present.contains(&board.as_str())));
+                            events.push(acts);
+                        }
+                        Err(_) => {
+                            prop_assert!(present.is_empty());
+                            prop_assert_eq!(&state, &before);
+                        }
+                    }
+                }
+                Step::End { instance } => pods[instance] = None,
+                Step::List => {
+                    let living = pods.iter().zip(INSTANCES).filter_map(|(pod, instance)| {
+                        pod.as_ref().map(|(owner, _)| holder(owner, &[instance]))
+                    });
+                    let acts = state.decide(Event::Listed(&living.collect::<Vec<_>>())).unwrap();
+                    let looks: Vec<_> = acts.iter().filter_map(|act| match act {
+                        Act::Look(id, owner) => Some((id.clone(), owner.clone())),
+                        _ => None,
+                    }).collect();
+                    events.push(acts);
+                    for (id, owner) in looks {
+                        let lives = pods.iter().flatten().any(|(living, _)| *living == owner);
+                        prop_assert!(!lives, "who is listed is not looked up");
+                        events.push(state.decide(Event::Ended(&id)).unwrap());
+                    }
+                }
+                Step::RestartPlugin => {
+                    let saved = serde_json::to_string(&state).unwrap();
+                    state = serde_json::from_str(&saved).unwrap();
+                    events.push(state.recover());
+                }
+            }
+            events.iter().flatten().for_each(|act| disk.carry_out(act));
+
+            let claims: Vec<&Claim> = state.claims().map(|(_, claim)| claim).collect();
+            let expected: BTreeSet<(String, String)> = claims.iter()
+                .flat_map(|claim| claim.boards.iter().map(|board| (board.clone(), claim.token.secret().to_owned())))
+                .collect();
+            prop_assert_eq!(&disk.tokens, &expected);
+            prop_assert_eq!(disk.folders.iter().collect::<Vec<_>>(), state.ids().collect::<Vec<_>>());
+            let tokens: BTreeSet<&str> = claims.iter().map(|claim| claim.token.secret()).collect();
+            prop_assert_eq!(tokens.len(), claims.len());
+            for (owner, _) in pods.iter().flatten().filter(|(_, started)| *started) {
+                prop_assert!(claims.iter().any(|claim| claim.owner == *owner));
+            }
+        }
+    }
+}

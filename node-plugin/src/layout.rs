@@ -1,0 +1,287 @@
+//! Where things lie on the node and in containers. Each file that a container or a manager sees is made here.
+//!
+//! ```text
+//!  /run/fpga/managers/BOARD/dm.sock          made by the board's manager; the whole folder is in every container, since a
+//!                                            mounted socket would be dead after the manager's restart
+//!  /run/fpga/tokens/BOARD/NAMESPACE/ID       root's; the manager's --tokens
+//!  /run/fpga/claims/ID/{token,managers}      one container has the folder ID; the folder above is root's
+//!  /var/lib/kubelet/plugins/fpga-scheduling.io/{lib/,fpga.icd,allocations.json}
+//! ```
+
+use crate::allocations::{AllocationId, Claim};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// File name of a manager's socket in its folder.
+pub(crate) const SOCKET: &str = "dm.sock";
+/// File name of the client library.
+pub(crate) const LIBRARY: &str = "libfpga_opencl_icd.so";
+
+/// Folder of the claim in a container.
+pub(crate) const CLAIM_IN_CONTAINER: &str = "/run/fpga/claim";
+/// Folder of the managers in a container.
+pub(crate) const MANAGERS_IN_CONTAINER: &str = "/run/fpga/managers";
+/// Folder of the client library in a container.
+pub(crate) const LIBRARY_IN_CONTAINER: &str = "/run/fpga/lib";
+/// Folder of the bitstreams in a container.
+pub(crate) const BITSTREAMS_IN_CONTAINER: &str = "/run/fpga/bitstreams";
+/// The file that makes OpenCL's loader find the client library. Other platforms of the image keep theirs.
+pub(crate) const ICD_IN_CONTAINER: &str = "/etc/OpenCL/vendors/fpga.icd";
+
+/// Mode of folders that only root may enter.
+const PRIVATE: u32 = 0o700;
+/// Mode of folders that a container's user, whoever that is, may read.
+const READABLE: u32 = 0o755;
+
+/// The folders of the plugin on the node.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// `/run/fpga`
+    pub(crate) run: PathBuf,
+    /// `/var/lib/kubelet/plugins/fpga-scheduling.io`
+    pub(crate) plugin: PathBuf,
+}
+
+impl Layout {
+    /// Makes the folders.
+    ///
+    /// # Errors
+    /// A folder can't be made.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        for (folder, mode) in [
+            (self.managers(), READABLE),
+            (self.tokens(), PRIVATE),
+            (self.claims(), PRIVATE),
+            (self.library_folder(), READABLE),
+        ] {
+            make_folder(&folder, mode)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn managers(&self) -> PathBuf {
+        self.run.join("managers")
+    }
+
+    pub(crate) fn socket(&self, board: &str) -> PathBuf {
+        self.managers().join(board).join(SOCKET)
+    }
+
+    fn tokens(&self) -> PathBuf {
+        self.run.join("tokens")
+    }
+
+    fn claims(&self) -> PathBuf {
+        self.run.join("claims")
+    }
+
+    pub(crate) fn claim(&self, id: &AllocationId) -> PathBuf {
+        self.claims().join(id.as_str())
+    }
+
+    pub(crate) fn library_folder(&self) -> PathBuf {
+        self.plugin.join("lib")
+    }
+
+    pub(crate) fn icd(&self) -> PathBuf {
+        self.plugin.join("fpga.icd")
+    }
+
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.plugin.join("allocations.json")
+    }
+
+    /// Copies the client library to where containers find it, and writes its `.icd` file. Containers that run keep the
+    /// library that they have loaded.
+    ///
+    /// # Errors
+    /// The library can't be read, or the copy can't be written.
+    pub(crate) fn install_library(&self, library: &Path) -> io::Result<()> {
+        replace(&self.library_folder().join(LIBRARY), &fs::read(library)?, 0o755)?;
+        let icd = format!("{LIBRARY_IN_CONTAINER}/{LIBRARY}\n");
+        replace(&self.icd(), icd.as_bytes(), 0o644)
+    }
+
+    pub(crate) fn make_claim_folder(&self, id: &AllocationId) -> io::Result<()> {
+        make_folder(&self.claim(id), READABLE)
+    }
+
+    pub(crate) fn remove_claim_folder(&self, id: &AllocationId) -> io::Result<()> {
+        unless_missing(fs::remove_dir_all(self.claim(id)))
+    }
+
+    /// Writes the token for the managers of the claim's boards, then the claim's folder.
+    ///
+    /// # Errors
+    /// A file can't be written. Files that were written stay.
+    pub(crate) fn grant(&self, id: &AllocationId, claim: &Claim) -> io::Result<()> {
+        for board in &claim.boards {
+            let file = self.token(board, id, claim);
+            let of_tenant = file.parent().unwrap_or(&file);
+            make_folder(&self.tokens().join(board), PRIVATE)?;
+            make_folder(of_tenant, PRIVATE)?;
+            replace(&file, claim.token.secret().as_bytes(), 0o600)?;
+        }
+        let managers: String = claim
+            .boards
+            .iter()
+            .map(|board| format!("unix:{MANAGERS_IN_CONTAINER}/{board}/{SOCKET}\n"))
+            .collect();
+        let folder = self.claim(id);
+        replace(&folder.join("token"), claim.token.secret().as_bytes(), 0o644)?;
+        replace(&folder.join("managers"), managers.as_bytes(), 0o644)
+    }
+
+    /// Removes the token from the managers of the claim's boards.
+    ///
+    /// # Errors
+    /// A file can't be removed.
+    pub(crate) fn revoke(&self, id: &AllocationId, claim: &Claim) -> io::Result<()> {
+        for board in &claim.boards {
+            let file = self.token(board, id, claim);
+            unless_missing(fs::remove_file(&file))?;
+            // The folder stays where the tenant has other tokens.
+            if let Some(of_tenant) = file.parent() {
+                let _ = fs::remove_dir(of_tenant);
+            }
+        }
+        Ok(())
+    }
+
+    fn token(&self, board: &str, id: &AllocationId, claim: &Claim) -> PathBuf {
+        self.tokens().join(board).join(&claim.owner.namespace).join(id.as_str())
+    }
+
+    /// Removes tokens and folders that no allocation has: a plugin that ended between saving and acting left them.
+    ///
+    /// # Errors
+    /// A folder can't be read, or a file can't be removed.
+    pub(crate) fn remove_strays<'c>(
+        &self,
+        ids: &BTreeSet<&AllocationId>,
+        claims: &BTreeMap<&'c AllocationId, &'c Claim>,
+    ) -> io::Result<()> {
+        let ids: BTreeSet<&str> = ids.iter().map(|id| id.as_str()).collect();
+        for folder in children(&self.claims())? {
+            if !ids.contains(name(&folder)) {
+                unless_missing(fs::remove_dir_all(&folder))?;
+            }
+        }
+        let tokens: BTreeSet<PathBuf> = claims
+            .iter()
+            .flat_map(|(id, claim)| claim.boards.iter().map(|board| self.token(board, id, claim)))
+            .collect();
+        for board in children(&self.tokens())? {
+            for tenant in children(&board)? {
+                for token in children(&tenant)? {
+                    if !tokens.contains(&token) {
+                        unless_missing(fs::remove_file(&token))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(READABLE).create(folder)?;
+    // The process's umask counts for a new folder, and an old one may have any mode.
+    fs::set_permissions(folder, Permissions::from_mode(mode))
+}
+
+/// Writes a file that readers see either as it was or whole. Managers skip files whose names begin with a dot.
+fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let partial = path.with_file_name(format!(".{}.partial", name(path)));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&partial)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.write_all(bytes)?;
+    fs::rename(&partial, path)
+}
+
+fn unless_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocations::{Owner, Token};
+
+    fn mk_claim(boards: &[&str]) -> Claim {
+        let owner = Owner {
+            namespace: "shop".into(),
+            pod: "cart".into(),
+            uid: "u1".into(),
+            container: "main".into(),
+        };
+        let boards = boards.iter().map(|board| (*board).to_owned()).collect();
+        Claim { owner, boards, token: Token::of("secret-secret-secret") }
+    }
+
+    fn mk_layout(folder: &Path) -> Layout {
+        let layout = Layout { run: folder.join("run"), plugin: folder.join("plugin") };
+        layout.make().unwrap();
+        layout
+    }
+
+    #[test]
+    fn a_grant_names_the_boards_to_the_container_and_the_token_to_their_managers_until_it_is_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = mk_layout(folder.path());
+        let (id, claim) = (AllocationId::of("a1"), mk_claim(&["b0", "b1"]));
+        layout.make_claim_folder(&id).unwrap();
+        for _ in 0..2 {
+            layout.grant(&id, &claim).unwrap();
+        }
+        let text = |path: PathBuf| fs::read_to_string(path).unwrap();
+        assert_eq!(
+            text(layout.claim(&id).join("managers")),
+            "unix:/run/fpga/managers/b0/dm.sock\nunix:/run/fpga/managers/b1/dm.sock\n"
+        );
+        assert_eq!(text(layout.claim(&id).join("token")), "secret-secret-secret");
+        assert_eq!(text(layout.tokens().join("b1/shop/a1")), "secret-secret-secret");
+        for _ in 0..2 {
+            layout.revoke(&id, &claim).unwrap();
+        }
+        assert_eq!(children(&layout.tokens().join("b0")).unwrap(), [""; 0].map(PathBuf::from));
+    }
+
+    #[test]
+    fn only_root_enters_the_folders_of_tokens_and_of_claims() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = mk_layout(folder.path());
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(layout.tokens()), mode(layout.claims())), (0o700, 0o700));
+        assert_eq!(mode(layout.managers()), 0o755);
+    }
+
+    #[test]
+    fn strays_are_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = mk_layout(folder.path());
+        let (kept, stray) = (AllocationId::of("a1"), AllocationId::of("a2"));
+        let claim = mk_claim(&["b0"]);
+        for id in [&kept, &stray] {
+            layout.make_claim_folder(id).unwrap();
+            layout.grant(id, &claim).unwrap();
+        }
+        layout.remove_strays(&[&kept].into(), &[(&kept, &claim)].into()).unwrap();
+        assert!(layout.claim(&kept).exists() && !layout.claim(&stray).exists());
+        assert_eq!(children(&layout.tokens().join("b0/shop")).unwrap(), [layout.token("b0", &kept, &claim)]);
+    }
+}

@@ -1,0 +1,29 @@
+//! The node plugin, one per node with boards (B-7): a device plugin of the kubelet that gives containers boards.
+//!
+//! ```text
+//!  kubelet ── Allocate ──────────► a folder for the container, and what is mounted and set
+//!          ── PreStartContainer ─► who is it? (PodResources, API server)
+//!                                  which boards? (collector's state, Algorithm 1)
+//!                                  a token: for the managers, and into the folder
+//!          ◄─ List, every second ─ who has ended? (confirmed by the API server): the token is revoked
+//! ```
+//! [`allocations`] decides what follows from each event, without I/O; the other modules ask and act.
+#![forbid(unsafe_code)]
+
+mod advertised;
+pub mod allocations;
+mod api;
+mod args;
+mod boards;
+mod checkpoint;
+mod collector;
+mod holders;
+mod identity;
+mod injection;
+mod kubelet;
+mod layout;
+mod plugin;
+mod revocation;
+mod service;
+
+pub use args::Args;
