@@ -12,6 +12,9 @@ SHELL := /bin/bash
 # What the demo needs of ours.
 DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd
 
+# What the tests on real nodes need of ours.
+NODE := fpga-collector fpga-device-manager fpga-node-plugin fpga-opencl-icd
+
 RUNTIME ?= pocl
 BASELINE ?=
 export RUNTIME BASELINE CTS
@@ -64,7 +67,8 @@ test: setup control-plane lint build ## Everything that must pass: lint, unit, i
 	fi
 
 .PHONY: test-node
-test-node: setup control-plane node build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
+test-node: setup control-plane node ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
+	cargo build $(foreach package,$(NODE),-p $(package))
 	cargo test -p fpga-tests --test real_node -- --ignored --test-threads=1
 
 .PHONY: demo

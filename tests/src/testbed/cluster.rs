@@ -4,7 +4,7 @@
 mod board;
 mod nodes;
 mod pods;
-mod rbac;
+pub mod rbac;
 mod runtime;
 
 pub use board::{Board, BoardSpec, CollectorChoice};

@@ -80,6 +80,7 @@ impl ControlPlane {
             Identity::ControllerManager,
             Identity::Extender,
             Identity::Collector,
+            Identity::NodePlugin,
         ];
         let credentials = identities
             .into_iter()

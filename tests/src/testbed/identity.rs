@@ -20,7 +20,9 @@ pub enum Identity {
     Extender,
     /// The collector; all collectors share one service account, as in a DaemonSet.
     Collector,
-    /// The stand-in kubelet of the named node.
+    /// The node plugin; all plugins share one service account, as in a DaemonSet.
+    NodePlugin,
+    /// The kubelet of the named node.
     Node(String),
 }
 
@@ -34,6 +36,7 @@ impl Identity {
             Self::ControllerManager => "kube-controller-manager".into(),
             Self::Extender => "fpga-scheduler-extender".into(),
             Self::Collector => "fpga-collector".into(),
+            Self::NodePlugin => "fpga-node-plugin".into(),
             Self::Node(name) => format!("node-{name}"),
         }
     }
@@ -45,6 +48,7 @@ impl Identity {
             Self::ControllerManager => "system:kube-controller-manager".into(),
             Self::Extender => "system:serviceaccount:kube-fpga:fpga-scheduler-extender".into(),
             Self::Collector => "system:serviceaccount:kube-fpga:fpga-collector".into(),
+            Self::NodePlugin => "system:serviceaccount:kube-fpga:fpga-node-plugin".into(),
             Self::Node(name) => format!("system:node:{name}"),
         }
     }
@@ -53,7 +57,9 @@ impl Identity {
         match self {
             Self::Admin => "system:masters",
             Self::Scheduler | Self::ControllerManager => "",
-            Self::Extender | Self::Collector => "system:serviceaccounts,system:serviceaccounts:kube-fpga",
+            Self::Extender | Self::Collector | Self::NodePlugin => {
+                "system:serviceaccounts,system:serviceaccounts:kube-fpga"
+            }
             Self::Node(_) => "system:nodes",
         }
     }

@@ -4,12 +4,14 @@
 //! however that ends. So several nodes run side by side with the usual paths, and nothing stays behind but cgroups,
 //! which are removed by [`Cgroup`].
 
+mod boards;
 mod cgroup;
 mod config;
 mod image;
 mod machine;
 mod programs;
 
+pub use boards::{BoardManager, Boards};
 pub use image::Image;
 pub use machine::{Machine, RunMount};
 

@@ -5,11 +5,17 @@ use crate::testbed::identity::Identity;
 use crate::testbed::programs::repository;
 use anyhow::{Context as _, Result, ensure};
 
-pub(super) async fn grant(plane: &ControlPlane) -> Result<()> {
+/// Gives the service accounts of our programs their rights.
+///
+/// # Errors
+/// The API server refuses a file.
+pub async fn grant(plane: &ControlPlane) -> Result<()> {
     let file = |name: &str| repository().join("manifests/base").join(name).display().to_string();
     apply(plane, &["-f", &file("namespace.yaml")]).await?;
-    let (extender, collector) = (file("extender/rbac.yaml"), file("collector/rbac.yaml"));
-    apply(plane, &["--namespace", "kube-fpga", "-f", &extender, "-f", &collector]).await
+    let files = ["extender/rbac.yaml", "collector/rbac.yaml", "node-plugin/rbac.yaml"].map(file);
+    let mut arguments = vec!["--namespace", "kube-fpga"];
+    arguments.extend(files.iter().flat_map(|file| ["-f", file]));
+    apply(plane, &arguments).await
 }
 
 async fn apply(plane: &ControlPlane, arguments: &[&str]) -> Result<()> {

@@ -1,0 +1,224 @@
+//! Our programs on a real node, as their DaemonSets run them there: a collector, a manager for each board, and the node
+//! plugin. A test can kill and start each of them.
+
+use super::RealNode;
+use crate::testbed::cluster::Runtime;
+use crate::testbed::control_plane::ControlPlane;
+use crate::testbed::identity::Identity;
+use crate::testbed::process::{Process, ProcessSpec};
+use crate::testbed::{artifacts, programs, wait};
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::Api;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest time that a program may take to start.
+const START: Duration = Duration::from_secs(30);
+/// Longest time that a program may take to end before it is killed.
+const STOP: Duration = Duration::from_secs(5);
+/// The collector's socket on the node.
+const COLLECTOR: &str = "unix:/run/fpga/collector.sock";
+/// The resource that pods ask for.
+const RESOURCE: &str = "fpga-scheduling.io/accelerated";
+
+/// Our programs on one node.
+pub struct Boards {
+    /// Path by which this program reaches the node's files.
+    root: PathBuf,
+    plugin_log: PathBuf,
+    node_name: String,
+    client: kube::Client,
+    runtime: Runtime,
+    bitstreams: PathBuf,
+    kubeconfig: PathBuf,
+    collector: Process,
+    /// The managers, in the order of the boards.
+    pub managers: Vec<BoardManager>,
+    plugin: Option<Process>,
+}
+
+/// A board and its manager.
+pub struct BoardManager {
+    /// Id of the board.
+    pub board: String,
+    process: Option<Process>,
+}
+
+impl Boards {
+    /// Starts the programs for boards with these ids and waits until the node offers them.
+    ///
+    /// # Errors
+    /// A program is missing or does not start, or the kubelet does not offer the boards.
+    pub async fn start(
+        node: &RealNode,
+        plane: &ControlPlane,
+        runtime: Runtime,
+        ids: &[&str],
+    ) -> Result<Self> {
+        std::fs::create_dir_all(node.machine().path("/run/fpga")).context("can't make /run/fpga")?;
+        let bitstreams = artifacts::bitstreams(runtime)?;
+        let kubeconfig = plane.kubeconfig(&Identity::NodePlugin)?.to_owned();
+        let checkpoint = node.machine().dir().join("collector");
+        let collector = process(node, "fpga-collector", "fpga-collector")?
+            .args(["--node-name", node.name(), "--listen-unix", "/run/fpga/collector.sock"])
+            .arg("--checkpoint-dir")
+            .arg(&checkpoint)
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig(&Identity::Collector)?);
+        std::fs::create_dir_all(&checkpoint).context("can't make the collector's folder")?;
+        let collector = node.machine().spawn(collector)?;
+        let mut boards = Self {
+            root: node.machine().path("/"),
+            plugin_log: node.log("fpga-node-plugin"),
+            node_name: node.name().to_owned(),
+            client: plane.client().clone(),
+            runtime,
+            bitstreams,
+            kubeconfig,
+            collector,
+            managers: Vec::new(),
+            plugin: None,
+        };
+        for id in ids {
+            boards.managers.push(BoardManager { board: (*id).to_owned(), process: None });
+            boards.start_manager(node, boards.managers.len() - 1).await?;
+        }
+        boards.start_plugin(node)?;
+        boards.wait_offered(16 * ids.len()).await?;
+        Ok(boards)
+    }
+
+    /// Starts the manager of the board with this index and waits until it listens.
+    ///
+    /// # Errors
+    /// The manager does not listen in time.
+    pub async fn start_manager(&mut self, node: &RealNode, index: usize) -> Result<()> {
+        let manager = self.managers.get_mut(index).context("there is no such board")?;
+        let (machine, board) = (node.machine(), &manager.board);
+        for folder in ["managers", "tokens"] {
+            std::fs::create_dir_all(machine.path(format!("/run/fpga/{folder}/{board}")))
+                .context("can't make a board's folder")?;
+        }
+        let ready = machine.dir().join(format!("{board}.ready"));
+        let _ = std::fs::remove_file(&ready);
+        let spec = process(node, "fpga-device-manager", &format!("fpga-device-manager-{board}"))?
+            .args(["serve", "--listen", &format!("unix:/run/fpga/managers/{board}/dm.sock")])
+            .args(["--tokens", &format!("/run/fpga/tokens/{board}"), "--device-id", board])
+            .args(["--collector", COLLECTOR, "--board", "emulated", "--shell", "1.0", "--slots", "4"])
+            .args(["--runtime", &self.runtime.argument()?, "--vendor", self.runtime.vendor()])
+            .args(["--reconfiguration-time", "10ms"])
+            .arg("--bitstreams")
+            .arg(&self.bitstreams)
+            .arg("--ready-file")
+            .arg(&ready);
+        let process = machine.spawn(spec)?;
+        wait::until("the device manager to listen", START, async || {
+            process.check_running()?;
+            Ok(ready.exists().then_some(()))
+        })
+        .await?;
+        manager.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills the manager of the board with this index, as a crash would.
+    pub async fn kill_manager(&mut self, index: usize) {
+        if let Some(manager) = self.managers.get_mut(index).and_then(|manager| manager.process.take()) {
+            manager.kill().await;
+        }
+    }
+
+    /// Starts the node plugin.
+    ///
+    /// # Errors
+    /// The program can't be started.
+    pub fn start_plugin(&mut self, node: &RealNode) -> Result<()> {
+        let spec = process(node, "fpga-node-plugin", "fpga-node-plugin")?
+            .args(["--node-name", node.name(), "--collector", COLLECTOR])
+            .arg("--library")
+            .arg(programs::built("libfpga_opencl_icd.so")?)
+            .arg("--bitstreams")
+            .arg(&self.bitstreams)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig);
+        self.plugin = Some(node.machine().spawn(spec)?);
+        Ok(())
+    }
+
+    /// Kills the node plugin, as a crash would.
+    pub async fn kill_plugin(&mut self) {
+        if let Some(plugin) = self.plugin.take() {
+            plugin.kill().await;
+        }
+    }
+
+    /// Waits until the kubelet offers this number of instances.
+    ///
+    /// # Errors
+    /// The kubelet does not offer them in time.
+    pub async fn wait_offered(&self, instances: usize) -> Result<()> {
+        let nodes: Api<KubeNode> = Api::all(self.client.clone());
+        wait::until(&format!("the node to offer {instances} instances"), START, async || {
+            self.check_running()?;
+            let status = nodes.get(&self.node_name).await?.status.unwrap_or_default();
+            let offered = status.allocatable.and_then(|mut quantities| quantities.remove(RESOURCE));
+            Ok(offered.is_some_and(|offered| offered.0 == instances.to_string()).then_some(()))
+        })
+        .await
+    }
+
+    /// Number of times that the kubelet has begun to watch the plugin's instances.
+    #[must_use]
+    pub fn registrations(&self) -> usize {
+        let log = std::fs::read_to_string(&self.plugin_log).unwrap_or_default();
+        log.matches("The kubelet watches the instances").count()
+    }
+
+    /// Waits until the kubelet has begun to watch the plugin's instances more than `before` times.
+    ///
+    /// # Errors
+    /// The kubelet does not do so in time.
+    pub async fn wait_registered(&self, before: usize) -> Result<()> {
+        wait::until("the kubelet to watch the plugin's instances", START, async || {
+            Ok((self.registrations() > before).then_some(()))
+        })
+        .await
+    }
+
+    /// The path by which this program reaches the socket of a board's manager.
+    #[must_use]
+    pub fn socket(&self, board: &str) -> PathBuf {
+        self.root.join(format!("run/fpga/managers/{board}/dm.sock"))
+    }
+
+    /// The tokens of a namespace that a board's manager takes.
+    #[must_use]
+    pub fn tokens(&self, board: &str, namespace: &str) -> Vec<String> {
+        let folder = self.root.join(format!("run/fpga/tokens/{board}/{namespace}"));
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+    }
+
+    /// Fails with the end of the log if a program that should run has ended.
+    ///
+    /// # Errors
+    /// A program has ended.
+    pub fn check_running(&self) -> Result<()> {
+        let managers = self.managers.iter().filter_map(|manager| manager.process.as_ref());
+        managers.chain([&self.collector]).chain(&self.plugin).try_for_each(Process::check_running)
+    }
+
+    /// Stops the programs.
+    pub async fn stop(self, node: &RealNode) {
+        let managers = self.managers.into_iter().filter_map(|manager| manager.process);
+        for process in self.plugin.into_iter().chain(managers).chain([self.collector]) {
+            node.machine().terminate(&process, STOP).await;
+        }
+    }
+}
+
+fn process(node: &RealNode, program: &str, log: &str) -> Result<ProcessSpec> {
+    let name = format!("{program} of {}", node.name());
+    Ok(node.machine().process(&name, &programs::built(program)?, &node.log(log)))
+}
