@@ -109,7 +109,7 @@ fn sobel_container() -> Value {
     })
 }
 
-/// The cgroups and mounts of nodes.
+/// The cgroups of this test program's nodes, and mounts of nodes.
 fn leftovers() -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let mounts = mounts.lines().filter(|line| line.contains("/nodes/")).map(str::to_owned);
@@ -117,13 +117,13 @@ fn leftovers() -> Vec<String> {
     let cgroups =
         hierarchies.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
     let cgroups = cgroups.map(|folder| folder.path().display().to_string());
-    mounts.chain(cgroups.filter(|path| path.contains("fpga-test-node-"))).collect()
+    let own = format!("fpga-test-node-{}-", std::process::id());
+    mounts.chain(cgroups.filter(|path| path.contains(&own))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn pods_in_restricted_namespaces_become_ready_on_two_real_nodes_and_nothing_stays_behind() {
-    let before = leftovers();
     let plane = start_plane(&["n1", "n2"]).await;
     let program = artifacts::node_images().unwrap().join("pause");
     let image = Image::new("localhost/idle:1", "/idle").file("/idle", program);
@@ -147,12 +147,13 @@ async fn pods_in_restricted_namespaces_become_ready_on_two_real_nodes_and_nothin
         ready(&pods, &format!("on-{}", node.name()), node).await;
         assert!(node.machine().path("/var/lib/kubelet/device-plugins/kubelet.sock").exists());
     }
+    assert_ne!(leftovers(), [""; 0], "the nodes have cgroups");
     let [one, two] = nodes;
     one.stop().await;
     // As after a panic.
     drop(two);
     plane.stop().await;
-    assert_eq!(leftovers(), before);
+    assert_eq!(leftovers(), [""; 0]);
     assert!(!Path::new("/var/lib/kubelet/device-plugins/kubelet.sock").exists());
 }
 
@@ -217,6 +218,45 @@ async fn one_line_gives_a_pod_in_a_restricted_namespace_a_board_and_its_token_di
     println!("pod gone to token dead: {} ms", gone.elapsed().as_millis());
     assert_eq!(boards.tokens("dm0", "shop"), [""; 0]);
     assert_eq!(std::fs::read_dir(node.machine().path("/run/fpga/claims")).unwrap().count(), 0);
+    boards.stop(&node).await;
+    node.stop().await;
+    plane.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, runc and the CNI plugins: make test-node"]
+async fn two_namespaces_with_one_user_id_are_two_tenants_and_each_pod_has_a_token_of_its_own() {
+    let plane = start_plane(&["n1"]).await;
+    let image = sobel_image();
+    let spec = RealNodeSpec { images: vec![image.clone()], ..RealNodeSpec::new("n1", 0) };
+    let node = RealNode::start(spec, &plane).await.unwrap();
+    node.wait_ready().await.unwrap();
+    let runtime = Runtime::from_env().unwrap();
+    let boards = Boards::start(&node, &plane, runtime, &["dm0", "dm1"]).await.unwrap();
+    let case = Case::new(Function::Sobel, 64, 1).unwrap();
+    let http = HttpClient::new(Duration::from_secs(10));
+    for namespace in ["mill", "shop"] {
+        let pods = restricted_namespace(&plane, namespace).await;
+        for name in ["sobel-0", "sobel-1"] {
+            let pod = restricted_pod(name, &image, "n1", &sobel_container());
+            pods.create(&PostParams::default(), &pod).await.unwrap();
+            let pod = ready(&pods, name, &node).await;
+            case.invoke(&http, &pod.status.unwrap().pod_ip.unwrap()).await.unwrap();
+        }
+        // On which board a pod is depends on what is resident there by then.
+        let tokens = [boards.tokens("dm0", namespace), boards.tokens("dm1", namespace)].concat();
+        assert_eq!(tokens.len(), 2, "each pod has a token of its own, for one board");
+        assert_ne!(tokens[0], tokens[1]);
+    }
+    let mut tenants = String::new();
+    for board in 0..2 {
+        tenants += &http.get(&boards.metrics_url(board)).await.unwrap().text();
+    }
+    for tenant in ["mill", "shop"] {
+        let tasks = format!("fpga_device_manager_tenant_tasks_total{{tenant=\"{tenant}\"");
+        assert!(tenants.contains(&tasks), "{tasks} in {tenants}");
+    }
+    assert!(!tenants.contains("tenant=\"uid:"), "no user id is a tenant");
     boards.stop(&node).await;
     node.stop().await;
     plane.stop().await;

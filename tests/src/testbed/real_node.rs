@@ -80,7 +80,7 @@ impl RealNode {
         let network = plane.network().node(spec.index);
         let dir = plane.run_dir().path().join("nodes").join(&spec.name);
         let logs = plane.run_dir().path().join("logs");
-        let cgroup = Cgroup::create(&format!("fpga-test-node-{}", network.host()))?;
+        let cgroup = Cgroup::create(network.host())?;
         let machine = Machine::start(&spec.name, &dir, spec.run_mount, &logs).await?;
         config::write(&dir, &network, &cgroup, &programs)?;
         let kubeconfig = plane.kubeconfig(&Identity::Node(spec.name.clone()))?.to_owned();

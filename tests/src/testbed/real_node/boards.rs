@@ -10,6 +10,7 @@ use crate::testbed::{artifacts, programs, wait};
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::Api;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(5);
 /// The collector's socket on the node.
 const COLLECTOR: &str = "unix:/run/fpga/collector.sock";
+/// Port for the metrics of the first board's manager.
+const METRICS_PORT: usize = 9464;
 /// The resource that pods ask for.
 const RESOURCE: &str = "fpga-scheduling.io/accelerated";
 
@@ -26,6 +29,8 @@ const RESOURCE: &str = "fpga-scheduling.io/accelerated";
 pub struct Boards {
     /// Path by which this program reaches the node's files.
     root: PathBuf,
+    /// Address of the node.
+    address: Ipv4Addr,
     plugin_log: PathBuf,
     node_name: String,
     client: kube::Client,
@@ -70,6 +75,7 @@ impl Boards {
         let collector = node.machine().spawn(collector)?;
         let mut boards = Self {
             root: node.machine().path("/"),
+            address: plane.network().node(node.spec.index).host(),
             plugin_log: node.log("fpga-node-plugin"),
             node_name: node.name().to_owned(),
             client: plane.client().clone(),
@@ -94,6 +100,7 @@ impl Boards {
     /// # Errors
     /// The manager does not listen in time.
     pub async fn start_manager(&mut self, node: &RealNode, index: usize) -> Result<()> {
+        let metrics = self.metrics_address(index);
         let manager = self.managers.get_mut(index).context("there is no such board")?;
         let (machine, board) = (node.machine(), &manager.board);
         for folder in ["managers", "tokens"] {
@@ -107,7 +114,7 @@ impl Boards {
             .args(["--tokens", &format!("/run/fpga/tokens/{board}"), "--device-id", board])
             .args(["--collector", COLLECTOR, "--board", "emulated", "--shell", "1.0", "--slots", "4"])
             .args(["--runtime", &self.runtime.argument()?, "--vendor", self.runtime.vendor()])
-            .args(["--reconfiguration-time", "10ms"])
+            .args(["--reconfiguration-time", "10ms", "--metrics-listen", &metrics])
             .arg("--bitstreams")
             .arg(&self.bitstreams)
             .arg("--ready-file")
@@ -120,6 +127,16 @@ impl Boards {
         .await?;
         manager.process = Some(process);
         Ok(())
+    }
+
+    /// The URL of the metrics of the manager of the board with this index.
+    #[must_use]
+    pub fn metrics_url(&self, index: usize) -> String {
+        format!("http://{}/metrics", self.metrics_address(index))
+    }
+
+    fn metrics_address(&self, index: usize) -> String {
+        format!("{}:{}", self.address, METRICS_PORT + index)
     }
 
     /// Kills the manager of the board with this index, as a crash would.

@@ -2,11 +2,15 @@
 //! pods that it doesn't know, so no two kubelets of a machine may share one.
 
 use anyhow::{Context as _, Result, ensure};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Longest time that a drop waits for the end of killed processes.
 const REMOVE: Duration = Duration::from_secs(5);
+
+/// Beginning of the names; the id of the test program and the node's address follow.
+const PREFIX: &str = "fpga-test-node-";
 
 /// A cgroup, removed with all below it when dropped.
 #[derive(Debug)]
@@ -16,23 +20,25 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the cgroup. One with this name that an earlier test program left is removed first.
+    /// Makes a cgroup of this test program for the node with this address. Cgroups of test programs that were killed are
+    /// removed first.
     ///
     /// # Errors
     /// The system has no cgroups, or they can't be written.
-    pub fn create(name: &str) -> Result<Self> {
+    pub fn create(node: Ipv4Addr) -> Result<Self> {
         let mounts =
             std::fs::read_to_string("/proc/self/mounts").context("can't read the system's mounts")?;
-        let folders: Vec<_> =
-            hierarchies(&mounts).into_iter().map(|hierarchy| hierarchy.join(name)).collect();
+        let hierarchies = hierarchies(&mounts);
+        hierarchies.iter().for_each(|hierarchy| remove_of_the_dead(hierarchy));
+        let name = format!("{PREFIX}{}-{node}", std::process::id());
+        let folders: Vec<_> = hierarchies.into_iter().map(|hierarchy| hierarchy.join(&name)).collect();
         ensure!(!folders.is_empty(), "this machine has no cgroups below /sys/fs/cgroup");
         for folder in &folders {
-            remove_tree(folder);
             std::fs::create_dir(folder).with_context(|| {
                 format!("can't make the cgroup {}; are cgroups read-only here?", folder.display())
             })?;
         }
-        Ok(Self { name: name.to_owned(), folders })
+        Ok(Self { name, folders })
     }
 
     /// The path of the cgroup in each hierarchy.
@@ -63,6 +69,17 @@ fn hierarchies(mounts: &str) -> Vec<PathBuf> {
     let below =
         |(path, kind): &(&str, &str)| path.starts_with("/sys/fs/cgroup") && kind.starts_with("cgroup");
     mounts.filter(below).map(|(path, _)| path.into()).collect()
+}
+
+/// Removes the cgroups of test programs that do not run any more.
+fn remove_of_the_dead(hierarchy: &Path) {
+    for entry in std::fs::read_dir(hierarchy).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let of_program = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+        if of_program.is_some_and(|(program, _)| !Path::new("/proc").join(program).exists()) {
+            remove_tree(&entry.path());
+        }
+    }
 }
 
 /// Removes a cgroup and those below it; returns whether it is gone.
