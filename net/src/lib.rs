@@ -18,6 +18,8 @@ pub mod descriptor;
 #[cfg(feature = "sockets")]
 pub mod doorbell;
 pub mod duration;
+#[cfg(feature = "sockets")]
+pub mod futex;
 #[cfg(feature = "service")]
 pub mod http;
 pub mod jitter;

@@ -10,10 +10,12 @@
 //! before it interprets them.
 #![forbid(unsafe_code)]
 
+mod dozers;
 mod frames;
 mod ring;
 mod words;
 
+pub use dozers::{Dozers, Look};
 pub use frames::{Frames, TooLong, frame};
-pub use ring::{Bell, Broken, Consumer, Producer, Readiness};
+pub use ring::{Bell, Broken, Consumer, Doze, Producer, Readiness};
 pub use words::{Direction, Layout, LayoutError, Memory, Word};

@@ -5,8 +5,15 @@
 //! two steps on each side guarantees that at least one side sees the other's store, so a reader never sleeps while
 //! there are words, and a reader that is awake is rarely rung for. Waiting for room works the same way with the
 //! roles exchanged.
+//!
+//! A reader sleeps at its bell, a descriptor that it can watch beside others, or it *dozes*: for a short time it
+//! sleeps on a flag of its own (a futex), which takes fewer system calls. Several threads of the reading side may
+//! doze, and take each other's messages. Each doze writes a ticket of its own into the flag, so that a thread that is
+//! late to fall asleep does not. While the flag is set the writer wakes all of them and does not ring.
 
-use crate::words::{Direction, HEAD, Layout, LayoutError, Memory, READER_WAITS, TAIL, WRITER_WAITS, Word};
+use crate::words::{
+    Direction, HEAD, Layout, LayoutError, Memory, READER_DOZES, READER_WAITS, TAIL, WRITER_WAITS, Word,
+};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const WORD: usize = size_of::<u64>();
@@ -20,8 +27,10 @@ pub struct Broken;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the other side may sleep"]
 pub enum Bell {
-    /// The other side waits: ring its bell.
+    /// The other side waits at its bell: ring it.
     Ring,
+    /// Threads of the other side doze: wake all that sleep on its flag.
+    Wake,
     /// The other side is awake.
     Silent,
 }
@@ -33,6 +42,15 @@ pub enum Readiness {
     Ready,
     /// There is nothing to do; this side is marked as waiting, so the other side rings its bell.
     Waiting,
+}
+
+/// The result of a check before dozing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doze {
+    /// There is something to do.
+    Ready,
+    /// There is nothing to do; the calling thread may sleep on the flag as long as the flag has this value.
+    While(u32),
 }
 
 /// The side that writes.
@@ -49,6 +67,7 @@ pub struct Consumer<M> {
     memory: M,
     place: Place,
     tail: u64,
+    ticket: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,16 +105,14 @@ impl Place {
     }
 }
 
-/// Whether the side that waits at `flag` has to be woken; called after something was published for that side.
-fn bell<W: Word>(flag: &W) -> Bell {
-    W::fence();
-    if flag.load(Relaxed) == 0 {
-        return Bell::Silent;
+/// Clears a flag if it is set. Returns whether it was set. Only this side acts on the flag: if the other side woke by
+/// itself and waits again, it is woken once too often.
+fn clear<W: Word>(flag: &W) -> bool {
+    let set = flag.load(Relaxed) != 0;
+    if set {
+        flag.store(0, Relaxed);
     }
-    // Only this side rings for this flag. If the other side woke by itself and waits again, it gets one bell too
-    // many.
-    flag.store(0, Relaxed);
-    Bell::Ring
+    set
 }
 
 impl<M: Memory> Producer<M> {
@@ -141,7 +158,19 @@ impl<M: Memory> Producer<M> {
         }
         self.head = self.head.wrapping_add(words as u64);
         self.word(HEAD).store(self.head, Release);
-        Ok((words * WORD, bell(self.word(READER_WAITS))))
+        Ok((words * WORD, self.bell()))
+    }
+
+    /// How to wake the reader, after words were published.
+    fn bell(&self) -> Bell {
+        M::Word::fence();
+        if clear(self.word(READER_DOZES)) {
+            Bell::Wake
+        } else if clear(self.word(READER_WAITS)) {
+            Bell::Ring
+        } else {
+            Bell::Silent
+        }
     }
 
     /// Marks this side as waiting for room, unless there is room.
@@ -166,7 +195,7 @@ impl<M: Memory> Consumer<M> {
     /// [`LayoutError::Words`] if `memory` is too small for `layout`.
     pub fn new(memory: M, layout: Layout, direction: Direction) -> Result<Self, LayoutError> {
         let place = Place::new(layout, direction, memory.words().len())?;
-        Ok(Self { memory, place, tail: 0 })
+        Ok(Self { memory, place, tail: 0, ticket: 1 })
     }
 
     fn word(&self, index: usize) -> &M::Word {
@@ -203,7 +232,8 @@ impl<M: Memory> Consumer<M> {
         // `Release` orders the loads above before this store: the writer overwrites the words only after it has
         // seen it.
         self.word(TAIL).store(self.tail, Release);
-        Ok(bell(self.word(WRITER_WAITS)))
+        M::Word::fence();
+        Ok(if clear(self.word(WRITER_WAITS)) { Bell::Ring } else { Bell::Silent })
     }
 
     /// Marks this side as waiting for words, unless there are some.
@@ -218,6 +248,31 @@ impl<M: Memory> Consumer<M> {
         }
         self.stay_awake();
         Ok(Readiness::Ready)
+    }
+
+    /// Marks this side as dozing. If there are no words, the calling thread then sleeps on the flag
+    /// ([`Layout::reader_flag`]) as long as the flag has the returned value. The mark stays until
+    /// [`Self::end_doze`], or until the writer or [`crate::Dozers::wake`] has woken all threads.
+    ///
+    /// # Errors
+    /// [`Broken`] if the writer's position is impossible.
+    pub fn doze(&mut self) -> Result<Doze, Broken> {
+        let ticket = self.ticket;
+        self.ticket = ticket.checked_add(1).unwrap_or(1);
+        self.word(READER_DOZES).store(u64::from(ticket), Relaxed);
+        M::Word::fence();
+        Ok(if self.there()? == 0 { Doze::While(ticket) } else { Doze::Ready })
+    }
+
+    /// Clears the mark of [`Self::doze`]. To be called when no thread dozes any more. Returns whether there are words,
+    /// for which the writer may have woken nobody.
+    ///
+    /// # Errors
+    /// [`Broken`] if the writer's position is impossible.
+    pub fn end_doze(&mut self) -> Result<Readiness, Broken> {
+        self.word(READER_DOZES).store(0, Relaxed);
+        M::Word::fence();
+        Ok(if self.there()? == 0 { Readiness::Waiting } else { Readiness::Ready })
     }
 
     /// Clears the mark of [`Self::wait`]: this side polls, or will wait again.

@@ -9,6 +9,8 @@ pub trait Word {
     fn load(&self, order: Ordering) -> u64;
     /// Stores `value`, as [`AtomicU64::store`] does.
     fn store(&self, value: u64, order: Ordering);
+    /// Adds `more`, and wraps around.
+    fn add(&self, more: u64);
     /// A fence with [`Ordering::SeqCst`].
     fn fence();
 }
@@ -20,6 +22,10 @@ impl Word for AtomicU64 {
 
     fn store(&self, value: u64, order: Ordering) {
         Self::store(self, value, order);
+    }
+
+    fn add(&self, more: u64) {
+        self.fetch_add(more, Ordering::Relaxed);
     }
 
     fn fence() {
@@ -77,10 +83,11 @@ pub enum LayoutError {
 /// Words of a cache line. Fields that different sides write often lie in different cache lines.
 const LINE: usize = 8;
 
-/// Positions in the header of a direction, one cache line each.
+/// Positions in the header of a direction, one cache line each, but for the reader's two flags.
 pub(crate) const HEAD: usize = 0;
 pub(crate) const TAIL: usize = LINE;
 pub(crate) const READER_WAITS: usize = 2 * LINE;
+pub(crate) const READER_DOZES: usize = READER_WAITS + 1;
 pub(crate) const WRITER_WAITS: usize = 3 * LINE;
 const HEADER: usize = 4 * LINE;
 
@@ -107,6 +114,12 @@ impl Layout {
     #[must_use]
     pub const fn words(self) -> usize {
         2 * (HEADER + self.capacity)
+    }
+
+    /// Index of the word on whose lower half the reader of a direction sleeps when it dozes.
+    #[must_use]
+    pub const fn reader_flag(self, direction: Direction) -> usize {
+        self.header(direction) + READER_DOZES
     }
 
     pub(crate) fn check(self, there: usize) -> Result<(), LayoutError> {

@@ -1,15 +1,16 @@
 //! The ring under a model checker, which tries every order of the two sides' steps that the memory model allows.
 //!
 //! The words are Loom's; all other code is that of production. A bell is a mutex and a condition variable, so that
-//! a side that is never woken is a deadlock, which Loom reports.
+//! a side that is never woken is a deadlock, which Loom reports. So is a futex.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use fpga_ring::{Bell, Consumer, Direction, Layout, Memory, Producer, Readiness, Word};
+use fpga_ring::{Bell, Consumer, Direction, Doze, Dozers, Layout, Memory, Producer, Readiness, Word};
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::Ordering;
 
+#[derive(Default)]
 struct LoomWord(AtomicU64);
 
 impl Word for LoomWord {
@@ -19,6 +20,10 @@ impl Word for LoomWord {
 
     fn store(&self, value: u64, order: Ordering) {
         self.0.store(value, order);
+    }
+
+    fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
     }
 
     fn fence() {
@@ -168,4 +173,126 @@ fn a_reader_that_stayed_awake_is_not_forgotten_when_it_sleeps() {
         }
         writer.join().unwrap();
     });
+}
+
+/// A futex: sleeping threads, and the check of the word before a thread falls asleep.
+#[derive(Clone)]
+struct Futex(Arc<(Mutex<()>, Condvar)>);
+
+impl Futex {
+    fn new() -> Self {
+        Self(Arc::new((Mutex::new(()), Condvar::new())))
+    }
+
+    fn sleep(&self, flag: &LoomWord, ticket: u32) {
+        let (asleep, signal) = &*self.0;
+        let asleep = asleep.lock().unwrap();
+        if flag.load(Ordering::Relaxed) == u64::from(ticket) {
+            drop(signal.wait(asleep).unwrap());
+        }
+    }
+
+    fn wake_all(&self) {
+        let (asleep, signal) = &*self.0;
+        drop(asleep.lock().unwrap());
+        signal.notify_all();
+    }
+}
+
+/// The reading side of a client, whose threads each wait for a message of their own and take each other's.
+struct Threads {
+    memory: LoomMemory,
+    flag: usize,
+    dozers: Dozers<LoomWord>,
+    futex: Futex,
+    /// The consumer, the messages that came, and the number of threads that doze.
+    receiving: Mutex<(Consumer<LoomMemory>, Vec<u64>, usize)>,
+}
+
+impl Threads {
+    fn flag(&self) -> &LoomWord {
+        &self.memory.words()[self.flag]
+    }
+
+    fn drain(&self) {
+        let mut receiving = self.receiving.lock().unwrap();
+        let (consumer, came, _) = &mut *receiving;
+        let mut bytes = Vec::new();
+        let _ = consumer.read(&mut bytes).unwrap();
+        for word in bytes.chunks(8) {
+            came.push(u64::from_le_bytes(word.try_into().unwrap()));
+            self.dozers.wake(self.flag(), || self.futex.wake_all());
+        }
+    }
+
+    fn wait_for(&self, message: u64) {
+        self.receiving.lock().unwrap().2 += 1;
+        loop {
+            let look = self.dozers.look();
+            self.drain();
+            if self.receiving.lock().unwrap().1.contains(&message) {
+                break;
+            }
+            let doze = self.receiving.lock().unwrap().0.doze().unwrap();
+            if let Doze::While(ticket) = doze {
+                self.dozers.sleep(look, || self.futex.sleep(self.flag(), ticket));
+            }
+        }
+        let mut receiving = self.receiving.lock().unwrap();
+        receiving.2 -= 1;
+        if receiving.2 == 0 {
+            let _ = receiving.0.end_doze().unwrap();
+        }
+    }
+}
+
+/// `messages` come in one write each; a thread waits for each of them.
+fn doze(messages: &'static [u64]) {
+    check(move || {
+        let (layout, memory) = new_ring(4);
+        let mut producer = Producer::new(memory.clone(), layout, Direction::ToClient).unwrap();
+        let consumer = Consumer::new(memory.clone(), layout, Direction::ToClient).unwrap();
+        let threads = Arc::new(Threads {
+            memory,
+            flag: layout.reader_flag(Direction::ToClient),
+            dozers: Dozers::default(),
+            futex: Futex::new(),
+            receiving: Mutex::new((consumer, Vec::new(), 0)),
+        });
+        let writer = loom::thread::spawn({
+            let futex = threads.futex.clone();
+            move || {
+                for message in messages {
+                    let (_, bell) = producer.write(&message.to_le_bytes()).unwrap();
+                    assert_ne!(bell, Bell::Ring, "nobody waits at the bell");
+                    if bell == Bell::Wake {
+                        futex.wake_all();
+                    }
+                }
+            }
+        });
+        let (first, others) = messages.split_first().unwrap();
+        let others: Vec<_> = others
+            .iter()
+            .map(|message| {
+                let threads = threads.clone();
+                loom::thread::spawn(move || threads.wait_for(*message))
+            })
+            .collect();
+        threads.wait_for(*first);
+        for other in others {
+            other.join().unwrap();
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_dozes_is_woken_by_a_message() {
+    doze(&[7]);
+}
+
+#[test]
+fn threads_that_doze_wake_each_other_for_messages_that_they_take_for_one_another() {
+    doze(&[7, 8]);
 }

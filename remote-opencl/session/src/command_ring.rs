@@ -2,10 +2,12 @@
 //! stays open.
 //!
 //! The messages are the same, one per frame, and are copied out of the ring before they are decoded. Each
-//! process wakes the other by a byte on a socket, the *bell*, only if the other sleeps. The bell is a socket
-//! because nothing that a client does to its end can make the manager's end block. A client that writes
+//! process wakes the other only if the other sleeps: by a byte on a socket, the *bell*, or, while the other dozes, on
+//! a word of the ring. The bell is a socket because nothing that a client does to its end can make the manager's end
+//! block. A client that writes
 //! invalid data ends its own session, as on the stream.
 
+use crate::doze::Doze;
 use crate::flow::Flow;
 use crate::governor::{Budget, Hold};
 use crate::incoming::Incoming;
@@ -16,7 +18,7 @@ use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::segments::RING_WORDS;
 use fpga_protocol::v1;
 use fpga_ring::{
-    Bell, Broken, Consumer, Direction, Frames, Layout, LayoutError, Producer, Readiness, TooLong, frame,
+    Bell, Broken, Consumer, Direction, Frames, Layout, LayoutError, Look, Producer, Readiness, TooLong, frame,
 };
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use parking_lot::Mutex;
@@ -66,6 +68,8 @@ struct Shared {
     /// The messages that wait for room in the ring.
     flow: Flow,
     bell: Doorbell,
+    memory: Arc<RingMemory>,
+    layout: Layout,
     /// Notified when the receiving side has something to look at.
     rung: Notify,
 }
@@ -188,17 +192,24 @@ async fn listen(shared: Arc<Shared>) {
 
 impl Shared {
     fn new(memory: Arc<RingMemory>, layout: Layout, bell: OwnedFd) -> Result<Self, OpenError> {
-        let producer = Producer::new(memory, layout, Direction::ToClient)?;
+        let producer = Producer::new(memory.clone(), layout, Direction::ToClient)?;
         let sending = Sending { producer, waiting: VecDeque::new(), state: State::Sound };
         let flow = Flow::default();
-        Ok(Self { sending: Mutex::new(sending), flow, bell: Doorbell::new(bell)?, rung: Notify::new() })
+        let (sending, bell) = (Mutex::new(sending), Doorbell::new(bell)?);
+        Ok(Self { sending, flow, bell, memory, layout, rung: Notify::new() })
     }
 
     /// Sends waiting messages as far as there is room.
     fn pump(&self) {
-        let rings = self.sending.lock().pump(&self.flow);
-        if rings == Bell::Ring {
-            self.bell.ring();
+        let bell = self.sending.lock().pump(&self.flow);
+        self.wake_client(bell);
+    }
+
+    fn wake_client(&self, bell: Bell) {
+        match bell {
+            Bell::Ring => self.bell.ring(),
+            Bell::Wake => self.memory.wake_all(self.layout, Direction::ToClient),
+            Bell::Silent => {}
         }
     }
 }
@@ -220,7 +231,7 @@ impl Sending {
         while let Some(first) = self.waiting.front_mut() {
             let (written, ring) = self.producer.write(&first.bytes[first.written..])?;
             first.written += written;
-            if ring == Bell::Ring {
+            if ring != Bell::Silent {
                 *bell = ring;
             }
             if first.written == first.bytes.len() {
@@ -251,13 +262,16 @@ impl RingSender {
             sending.waiting.push_back(Waiting { bytes, written: 0, _hold: hold });
             if sending.waiting.len() == 1 { sending.pump(&self.0.flow) } else { Bell::Silent }
         };
-        if bell == Bell::Ring {
-            self.0.bell.ring();
-        }
+        self.0.wake_client(bell);
     }
 }
 
 impl RingReceiver {
+    /// Lets the session's thread doze on this ring.
+    pub fn doze_by(&self, doze: &Doze) {
+        doze.on(self.shared.memory.clone(), self.shared.layout);
+    }
+
     /// The next message that has arrived, encoded, in memory of its own.
     fn take(&mut self) -> Result<Option<Bytes>, Violation> {
         if let Some(frame) = self.frames.take()? {
@@ -303,6 +317,14 @@ impl<I> WithRing<I> {
     /// Reads messages from this ring too, from now on.
     pub fn attach(&mut self, ring: RingReceiver) {
         self.ring = Some(ring);
+    }
+
+    /// Dozes on the ring, if there is one (see [`Doze::sleep`]).
+    ///
+    /// # Errors
+    /// [`Broken`] if the client's position is impossible.
+    pub fn doze(&mut self, doze: &Doze, look: Look) -> Result<(), Broken> {
+        self.ring.as_mut().map_or(Ok(()), |ring| doze.sleep(look, &mut ring.consumer))
     }
 }
 

@@ -71,6 +71,9 @@ pub trait Notify: Clone + Send + 'static {
     fn ended(&self, event: EventId, status: i32);
     /// Reports that a piece of the command has ended. Must not block.
     fn piece_ended(&self, event: EventId);
+    /// Reports that the only command of a task has ended with this status, of which the client has been told. Must
+    /// not block.
+    fn told(&self, task: TaskId, event: EventId, status: i32);
 }
 
 /// A task with commands that have not ended.
@@ -154,7 +157,7 @@ impl<N: Notify> Executor<N> {
                 Ok(Some(enqueued)) => {
                     let all = || [event].into_iter().chain(elided.iter().map(|marker| marker.event));
                     let direct = if is_alone { self.direct(&body, &enqueued, all()) } else { None };
-                    self.watch(event, &enqueued, direct.clone());
+                    self.watch((task, event), &enqueued, direct.clone());
                     if let (Some(kind), Waiting::Helps) = (body.kind, body.queue.waiting) {
                         self.helper_thread.expect(kind, &mut expected);
                     }
@@ -285,7 +288,7 @@ impl<N: Notify> Executor<N> {
         Some(Arc::new(Direct::new(ring, events.collect())))
     }
 
-    fn watch(&self, event: EventId, enqueued: &Enqueued, direct: Option<Arc<Direct>>) {
+    fn watch(&self, (task, event): (TaskId, EventId), enqueued: &Enqueued, direct: Option<Arc<Direct>>) {
         // The last piece is reported with the whole command.
         if let Some((_, parts)) = enqueued.parts().split_last() {
             for part in parts {
@@ -295,11 +298,9 @@ impl<N: Notify> Executor<N> {
             }
         }
         let notify = self.notify.clone();
-        let ended = move |status| {
-            if let Some(direct) = direct {
-                direct.tell(status);
-            }
-            notify.ended(event, status);
+        let ended = move |status| match direct.map(|direct| direct.tell(status)) {
+            Some(Told::Yes) => notify.told(task, event, status),
+            Some(Told::No) | None => notify.ended(event, status),
         };
         if vendor::on_end(enqueued.event(), ended).is_err() {
             // The runtime has no callbacks: waiting here is correct but slow.

@@ -21,6 +21,7 @@ pub mod confine;
 mod context;
 mod dependencies;
 pub mod dispatcher;
+mod doze;
 mod execute;
 mod flow;
 pub mod gate;

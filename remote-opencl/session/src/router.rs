@@ -3,7 +3,7 @@
 use crate::calls::Waiting;
 use crate::dependencies::EventId;
 use crate::dispatcher::Dispatcher;
-use crate::execute::Notify;
+use crate::doze::Doze;
 use crate::gate::ReconfigurationRefusal;
 use crate::includes::Laid;
 use crate::segments::FdChannel;
@@ -20,6 +20,8 @@ use tokio::sync::mpsc::UnboundedSender;
 pub enum Input {
     /// A command has ended with this status.
     Ended(EventId, i32),
+    /// Ends of commands were left with the session's [`Doze`].
+    EndsLeft,
     /// A part of a command has ended.
     PieceEnded(EventId),
     /// A task of the session may start.
@@ -37,7 +39,14 @@ pub enum Input {
 
 /// The sending side of a session's inputs.
 #[derive(Debug, Clone)]
-pub struct Inbox(pub UnboundedSender<Input>);
+pub struct Inbox {
+    sender: UnboundedSender<Input>,
+    doze: Arc<Doze>,
+}
+
+/// The session has ended, and takes no inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone;
 
 /// All sessions of the manager. Every session's thread delivers to others, so the map has no single lock.
 #[derive(Debug, Default)]
@@ -45,14 +54,27 @@ pub struct Router {
     sessions: DashMap<SessionId, Inbox>,
 }
 
-impl Notify for Inbox {
-    fn ended(&self, event: EventId, status: i32) {
-        // The inbox exists until all commands of the session have ended.
-        let _ = self.0.send(Input::Ended(event, status));
+impl Inbox {
+    /// An inbox whose inputs come out of the other end of `sender`.
+    #[must_use]
+    pub fn new(sender: UnboundedSender<Input>) -> Self {
+        Self { sender, doze: Arc::default() }
     }
 
-    fn piece_ended(&self, event: EventId) {
-        let _ = self.0.send(Input::PieceEnded(event));
+    /// The doze of the session's thread.
+    #[must_use]
+    pub fn doze(&self) -> &Arc<Doze> {
+        &self.doze
+    }
+
+    /// Sends an input.
+    ///
+    /// # Errors
+    /// [`Gone`], if the session has ended.
+    pub fn send(&self, input: Input) -> Result<(), Gone> {
+        self.sender.send(input).map_err(|_| Gone)?;
+        self.doze.wake();
+        Ok(())
     }
 }
 
@@ -71,7 +93,7 @@ impl Router {
     pub fn send(&self, session: SessionId, input: Input) {
         if let Some(inbox) = self.sessions.get(&session) {
             // The session has ended, and needs no input.
-            let _ = inbox.0.send(input);
+            let _ = inbox.send(input);
         }
     }
 
@@ -86,7 +108,7 @@ impl Router {
             }
             let task = grant.task;
             let inbox = self.sessions.get(&grant.session).map(|inbox| inbox.clone());
-            let taken = inbox.is_some_and(|inbox| inbox.0.send(Input::Granted(grant)).is_ok());
+            let taken = inbox.is_some_and(|inbox| inbox.send(Input::Granted(grant)).is_ok());
             if !taken {
                 left.extend(dispatcher.finished(task));
             }

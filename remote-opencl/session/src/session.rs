@@ -5,6 +5,7 @@
 //! and after that the session's objects are released.
 
 mod closing;
+mod ends;
 mod messages;
 mod on_board;
 mod shared;
@@ -33,6 +34,7 @@ use crate::router::{Inbox, Input};
 use crate::segments::{FdChannel, Key, Segments};
 use crate::transfers::Transfers;
 use bytes::Bytes;
+use ends::Ends;
 use fpga_board::dispatch::{TaskId, Tenant};
 use fpga_board::slots::SessionId;
 use fpga_protocol::segments::RING_WORDS;
@@ -84,7 +86,7 @@ pub struct Session {
     side: Option<FdChannel>,
     locality: Locality,
     dependencies: DependencyTracker<Body>,
-    executor: Executor<Inbox>,
+    executor: Executor<Ends>,
     /// Tasks that have not started. The first one may be loading.
     backlog: Backlog<Vec<Command<Body>>>,
     loading: Option<Loading>,
@@ -139,6 +141,15 @@ enum Ring {
     InUse,
 }
 
+/// How the session's thread waits when nothing is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// For a short time on the command ring.
+    Doze,
+    /// In the runtime.
+    Sleep,
+}
+
 /// The owner of a session.
 #[derive(Debug)]
 pub struct Who {
@@ -179,7 +190,7 @@ impl Session {
     ) -> (Self, UnboundedReceiver<Input>) {
         let Who { id, tenant, account, locality } = who;
         let (sender, input) = unbounded_channel();
-        let inbox = Inbox(sender);
+        let inbox = Inbox::new(sender);
         let transfers = Transfers::new(Segments::new(budget.clone()), account.clone());
         let asker = Asker {
             gate: shared.config.gate.clone(),
@@ -198,7 +209,11 @@ impl Session {
             tenant,
             account,
             charges: HashMap::new(),
-            executor: Executor::new(shared.helper_thread.clone(), measured, inbox.clone()),
+            executor: Executor::new(
+                shared.helper_thread.clone(),
+                measured,
+                Ends { inbox: inbox.clone(), shared: shared.clone(), session: id },
+            ),
             inbox,
             outgoing,
             budget,
@@ -249,6 +264,7 @@ impl Session {
             buffers_in_segments: storage_alignment.is_some(),
             storage_alignment: storage_alignment.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0),
             ring_words: if side_key.is_empty() || !command_ring::is_wanted() { 0 } else { RING_WORDS },
+            ring_futex: true,
             side_key,
             buffer_rects: true,
             ..v1::Welcome::default()
@@ -293,7 +309,11 @@ impl Session {
         let look = tokio::time::sleep(STALL_TIMEOUT);
         tokio::pin!(look);
         let mut before = (self.outgoing.progress(), self.messages);
+        let doze = self.inbox.doze().clone();
+        let mut rest = Rest::Doze;
         loop {
+            let looked = doze.look();
+            self.take_ends();
             let listening = self.building == Building::No;
             // The future is made before the check of the held memory, so that it reports all memory that is freed
             // after the check.
@@ -328,9 +348,17 @@ impl Session {
             if !full && !waits {
                 watch = None;
             }
+            let dozes = rest == Rest::Doze
+                && doze.is_possible()
+                && loading.is_none()
+                && open
+                && listening
+                && !full
+                && !waits;
             tokio::select! {
                 biased;
                 Some(first) = input.recv() => {
+                    rest = Rest::Doze;
                     self.take(first);
                     for _ in 0..MAX_ROUND {
                         match input.try_recv() {
@@ -344,6 +372,7 @@ impl Session {
                 message = client.next(), if listening && !full && !waits && open => match message {
                     Ok(None) => return None,
                     Ok(Some(message)) => {
+                        rest = Rest::Doze;
                         if let Err(violation) = self.encoded(message) {
                             return Some(violation.status());
                         }
@@ -366,6 +395,13 @@ impl Session {
                     before = now;
                     // A message that waits for memory is refused when it has waited for too long.
                     look.as_mut().reset(Instant::now() + STALL_TIMEOUT);
+                }
+                // Nothing else is ready.
+                () = std::future::ready(()), if dozes => {
+                    // The next look at the ring finds an error again.
+                    let _ = client.doze(&doze, looked);
+                    rest = Rest::Sleep;
+                    continue;
                 }
                 () = &mut ending => {
                     // The status is sent before the cleanup, since running tasks may never end, and the manager

@@ -62,7 +62,7 @@ impl SideSocket {
         match self.take(&shown, process) {
             Some(inbox) => {
                 // If the session has ended, the connection is dropped and so closed.
-                let _ = inbox.0.send(Input::FdChannel(FdChannel::of(stream.into_std()?.into())));
+                let _ = inbox.send(Input::FdChannel(FdChannel::of(stream.into_std()?.into())));
             }
             None => tracing::info!(?process, "A wrong key on the side socket"),
         }

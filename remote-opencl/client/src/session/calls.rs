@@ -9,6 +9,7 @@ use bytes::Bytes;
 use fpga_protocol::limits::{MAX_INLINE_BYTES, MAX_MESSAGE_BYTES};
 use fpga_protocol::v1::{self, call::Method, client_message::Kind, data::Form};
 use prost::Message as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -43,8 +44,8 @@ impl Session {
         if self.ring.is_some() {
             self.outbox.wake();
             self.spin_on_ring(wait.as_ref(), || !receiver.is_empty() || receiver.is_terminated());
-            if let Ok(reply) = receiver.try_recv() {
-                return Ok(reply);
+            if let Some(reply) = self.doze(Pin::new(&mut receiver)) {
+                return reply.map_err(|_| ClError::DEVICE_NOT_AVAILABLE);
             }
         }
         let reply = self.driver.block_on(async {

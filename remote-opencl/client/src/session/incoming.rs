@@ -101,7 +101,7 @@ pub(super) async fn read(reader: Reader, mut inbox: Inbox, resumable: Option<Res
 
 impl Session {
     /// Handles all messages in the ring. Returns false if one of them ended the session.
-    fn drain_ring(&self) -> bool {
+    pub(super) fn drain_ring(&self) -> bool {
         let Some(ring) = &self.ring else { return true };
         let mut receiving = ring.receive();
         self.drain(ring, &mut receiving)

@@ -2,7 +2,8 @@
 //! the gRPC stream. The stream stays open, and its end is the end of the session.
 //!
 //! The thread that enqueues writes its messages into the ring; the thread that waits takes the messages that came.
-//! An end that sleeps is woken by a byte on a socket, the *bell*. Without a ring (TCP, no shared memory,
+//! An end that sleeps is woken by a byte on a socket, the *bell*. A thread that waits for an answer first *dozes* for
+//! a short time: it sleeps on a word of the ring, and needs no other system call. Without a ring (TCP, no shared memory,
 //! `FPGA_COMMAND_RING=off`) all messages travel on the stream.
 
 use crate::base::sync::lock;
@@ -16,10 +17,16 @@ use fpga_foreign_process::generation;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::segments::RING_VARIABLE;
 use fpga_protocol::v1;
-use fpga_ring::{Bell, Broken, Consumer, Direction, Frames, Layout, Producer, Readiness, TooLong, frame};
+use fpga_ring::{
+    Bell, Broken, Consumer, Direction, Doze, Dozers, Frames, Layout, Look, Memory as _, Producer, Readiness,
+    TooLong, frame,
+};
 use prost::Message as _;
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::task::Wake;
+use std::time::Duration;
 
 /// Encoded bytes that are collected before they are written to the ring.
 const GATHERED_BYTES: usize = 64 * 1024;
@@ -32,6 +39,8 @@ pub(crate) struct RingWriter {
     /// Encoded bytes that are not in the ring yet.
     encoded: BytesMut,
     bell: Arc<Doorbell>,
+    memory: Arc<RingMemory>,
+    layout: Layout,
 }
 
 /// The receiving end.
@@ -40,6 +49,10 @@ pub(crate) struct RingReader {
     generation: u64,
     receiving: Mutex<Receiving>,
     bell: Arc<Doorbell>,
+    memory: Arc<RingMemory>,
+    layout: Layout,
+    dozers: Dozers<AtomicU64>,
+    manager: Futex,
 }
 
 /// The holder of this value's lock takes messages, in order.
@@ -47,7 +60,20 @@ pub(crate) struct RingReader {
 pub(crate) struct Receiving {
     consumer: Consumer<Arc<RingMemory>>,
     frames: Frames,
+    /// Number of threads that doze or are about to.
+    dozing: usize,
 }
+
+/// Whether a manager wakes threads that doze. Managers before version 0.2 don't.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Futex {
+    Known,
+    Unknown,
+}
+
+/// A thread that dozes, until [`Dozing::end`].
+#[derive(Debug)]
+pub(crate) struct Dozing<'a>(&'a RingReader);
 
 /// A reason why no more messages can be sent.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +108,7 @@ pub(crate) fn open(
     fd_channel: &FdChannel,
     call: u64,
     words: u32,
+    manager: Futex,
 ) -> io::Result<(RingWriter, Arc<RingReader>)> {
     let layout = Layout::new(usize::try_from(words).map_err(io::Error::other)?).map_err(io::Error::other)?;
     let (memory, bell) = fd_channel.receive_ring(call)?;
@@ -90,10 +117,20 @@ pub(crate) fn open(
     let generation = generation();
     let producer =
         Producer::new(Arc::clone(&memory), layout, Direction::ToManager).map_err(io::Error::other)?;
-    let consumer = Consumer::new(memory, layout, Direction::ToClient).map_err(io::Error::other)?;
-    let receiving = Mutex::new(Receiving { consumer, frames: Frames::new(MAX_MESSAGE_BYTES) });
-    let writer = RingWriter { generation, producer, encoded: BytesMut::new(), bell: Arc::clone(&bell) };
-    Ok((writer, Arc::new(RingReader { generation, receiving, bell })))
+    let consumer =
+        Consumer::new(Arc::clone(&memory), layout, Direction::ToClient).map_err(io::Error::other)?;
+    let receiving = Mutex::new(Receiving { consumer, frames: Frames::new(MAX_MESSAGE_BYTES), dozing: 0 });
+    let reader = RingReader {
+        generation,
+        receiving,
+        bell: Arc::clone(&bell),
+        memory: Arc::clone(&memory),
+        layout,
+        dozers: Dozers::default(),
+        manager,
+    };
+    let writer = RingWriter { generation, producer, encoded: BytesMut::new(), bell, memory, layout };
+    Ok((writer, Arc::new(reader)))
 }
 
 impl RingWriter {
@@ -105,8 +142,10 @@ impl RingWriter {
         }
         let mut bell = Bell::Silent;
         let sent = self.write(&mut next, &mut bell);
-        if bell == Bell::Ring {
-            self.bell.ring();
+        match bell {
+            Bell::Ring => self.bell.ring(),
+            Bell::Wake => self.memory.wake_all(self.layout, Direction::ToManager),
+            Bell::Silent => {}
         }
         if let Err(error) = sent {
             tracing::warn!(%error, "A session's messages can't be sent");
@@ -132,7 +171,7 @@ impl RingWriter {
             }
             let (written, ring) = self.producer.write(&self.encoded)?;
             self.encoded.advance(written);
-            if ring == Bell::Ring {
+            if ring != Bell::Silent {
                 *bell = ring;
             }
             if !self.encoded.is_empty() && self.producer.wait_for_room()? == Readiness::Waiting {
@@ -169,9 +208,60 @@ impl RingReader {
         }
     }
 
+    /// Makes the calling thread one that dozes; `None` if the manager can't wake it.
+    pub(crate) fn doze(&self) -> Option<Dozing<'_>> {
+        if self.manager == Futex::Unknown || self.generation != generation() {
+            return None;
+        }
+        self.receive().dozing += 1;
+        Some(Dozing(self))
+    }
+
     /// The lock for taking messages; waits for a thread that holds it.
     pub(crate) fn receive(&self) -> MutexGuard<'_, Receiving> {
         lock(&self.receiving)
+    }
+}
+
+impl Dozing<'_> {
+    /// The moment now, before the thread looks for what it waits for.
+    pub(crate) fn look(&self) -> Look {
+        self.0.dozers.look()
+    }
+
+    /// Sleeps until there may be messages, until [`RingReader::wake`] is called, or for `longest`. Returns at once if
+    /// one of them happened since `look`.
+    pub(crate) fn sleep(&self, look: Look, longest: Duration) -> Result<(), Broken> {
+        let ring = self.0;
+        // A statement of its own: the lock is free while the thread sleeps.
+        let doze = ring.receive().consumer.doze()?;
+        if let Doze::While(ticket) = doze {
+            ring.dozers.sleep(look, || ring.memory.sleep(ring.layout, Direction::ToClient, ticket, longest));
+        }
+        Ok(())
+    }
+
+    /// The thread dozes no longer. Returns whether there may be messages for which the manager woke nobody.
+    pub(crate) fn end(self) -> Readiness {
+        let mut receiving = self.0.receive();
+        receiving.dozing -= 1;
+        if receiving.dozing > 0 {
+            return Readiness::Waiting;
+        }
+        // The next look at the ring finds an error again.
+        receiving.consumer.end_doze().unwrap_or(Readiness::Ready)
+    }
+}
+
+impl Wake for RingReader {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    /// Wakes all threads that doze.
+    fn wake_by_ref(self: &Arc<Self>) {
+        let flag = &self.memory.words()[self.layout.reader_flag(Direction::ToClient)];
+        self.dozers.wake(flag, || self.memory.wake_all(self.layout, Direction::ToClient));
     }
 }
 

@@ -4,13 +4,14 @@ use crate::base::clock::{Offset, now_ns};
 use crate::memory::fd_channel::{self, FdChannel};
 use crate::memory::segments::BufferPlacement;
 use crate::wire::address::ManagerAddress;
+use crate::wire::command_ring::{self, Futex};
 use crate::wire::connection_race::{ConnectionRace, HasSent};
 use crate::wire::handshake::{ConnectError, Handshake, hello};
 use crate::wire::inbox::Inbox;
 use crate::wire::keepalive::Keepalive;
 use crate::wire::outbox::Outbox;
 use crate::wire::reconnect::{Reconnect, ResumableConnection};
-use crate::wire::{command_ring, timeouts};
+use crate::wire::timeouts;
 use fpga_protocol::v1;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -104,8 +105,9 @@ async fn connect_alone(
         Connection { outbox, inbox, platforms, offset, fd_channel, buffers, rects, channel, resumable };
     // A session that can be resumed has no ring, since only messages on the stream can be sent again.
     let ring_words = if connection.resumable.is_none() { welcome.ring_words } else { 0 };
+    let futex = if welcome.ring_futex { Futex::Known } else { Futex::Unknown };
     if ring_words > 0 && command_ring::is_enabled() && connection.fd_channel.is_some() {
-        timeout(timeouts::welcome(), open_ring(&mut connection, ring_words))
+        timeout(timeouts::welcome(), open_ring(&mut connection, ring_words, futex))
             .await
             .map_err(|_| ConnectError::Timeout)??;
     }
@@ -113,9 +115,9 @@ async fn connect_alone(
 }
 
 /// Moves the session's messages to a command ring, if the manager gives one.
-async fn open_ring(connection: &mut Connection, words: u32) -> Result<(), ConnectError> {
+async fn open_ring(connection: &mut Connection, words: u32, futex: Futex) -> Result<(), ConnectError> {
     let Some(fd_channel) = &connection.fd_channel else { return Ok(()) };
-    let open = v1::call::Method::OpenRing(v1::OpenRing {});
+    let open = v1::call::Method::OpenRing(v1::OpenRing { futex: true });
     let call = v1::Call { id: RING_CALL, method: Some(open) };
     connection.outbox.push(v1::client_message::Kind::Call(call));
     connection.outbox.wake();
@@ -128,7 +130,7 @@ async fn open_ring(connection: &mut Connection, words: u32) -> Result<(), Connec
         _ => return Err(ConnectError::NoWelcome),
     }
     // The manager uses the ring from now on, so the session fails if the ring can't be opened.
-    let (writer, reader) = command_ring::open(fd_channel, RING_CALL, words)?;
+    let (writer, reader) = command_ring::open(fd_channel, RING_CALL, words, futex)?;
     connection.outbox.use_ring(writer);
     connection.inbox.ring = Some(reader);
     Ok(())

@@ -169,7 +169,7 @@ pub async fn run(
     let Admitted { tenant, account, budget, .. } = admitted;
     let session = shared.config.dispatcher.new_session();
     let (sender, mut inputs) = unbounded_channel();
-    let inbox = Inbox(sender);
+    let inbox = Inbox::new(sender);
     let opened = link().and_then(|(ours, theirs)| {
         // Registered before the process can ask for a slot.
         shared.router.add(session, inbox.clone());

@@ -1,6 +1,6 @@
 //! The command ring of a session, used without a client library.
 
-use super::harness::{Client, Manager};
+use super::harness::{Client, Manager, Ready};
 use super::shared_memory::open_side;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::client_message::Kind;
@@ -41,6 +41,10 @@ impl fpga_ring::Word for FileWord {
         self.file.write_all_at(&value.to_le_bytes(), self.offset).unwrap();
     }
 
+    fn add(&self, more: u64) {
+        self.store(self.load(Ordering::SeqCst).wrapping_add(more), Ordering::SeqCst);
+    }
+
     fn fence() {
         static ANY: AtomicU64 = AtomicU64::new(0);
         ANY.fetch_add(1, Ordering::SeqCst);
@@ -66,9 +70,18 @@ pub struct Ring {
 
 impl Ring {
     pub async fn open(manager: &Manager, client: &mut Client) -> Self {
+        Self::open_as(v1::OpenRing::default(), manager, client).await
+    }
+
+    /// Opens a ring whose client promises to wake a manager that dozes, but never does.
+    async fn open_without_waking(manager: &Manager, client: &mut Client) -> Self {
+        Self::open_as(v1::OpenRing { futex: true }, manager, client).await
+    }
+
+    async fn open_as(open: v1::OpenRing, manager: &Manager, client: &mut Client) -> Self {
         let side = open_side(manager, client);
         let id = client.last_id() + 1;
-        let reply = client.call(Method::OpenRing(v1::OpenRing {})).await;
+        let reply = client.call(Method::OpenRing(open)).await;
         assert_eq!((reply.id, reply.status), (id, 0));
         let (memory, bell) = receive(&side, id);
         let layout = Layout::new(usize::try_from(client.welcome.ring_words).unwrap()).unwrap();
@@ -138,7 +151,7 @@ async fn a_session_goes_on_in_the_ring_and_ends_with_the_stream() {
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (7, 0));
     // A session gets no second ring.
-    ring.say(Kind::Call(v1::Call { id: 8, method: Some(Method::OpenRing(v1::OpenRing {})) }));
+    ring.say(Kind::Call(v1::Call { id: 8, method: Some(Method::OpenRing(v1::OpenRing::default())) }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (8, CL_INVALID_OPERATION));
     drop(client);
@@ -149,7 +162,7 @@ async fn a_session_goes_on_in_the_ring_and_ends_with_the_stream() {
 async fn who_has_no_side_socket_gets_no_ring() {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
-    let reply = client.call(Method::OpenRing(v1::OpenRing {})).await;
+    let reply = client.call(Method::OpenRing(v1::OpenRing::default())).await;
     assert_eq!(reply.status, CL_INVALID_OPERATION);
 }
 
@@ -160,7 +173,7 @@ async fn a_manager_without_rings_offers_and_gives_none_wherever_its_sessions_liv
         let mut client = Client::connect(&manager).await;
         assert_eq!(client.welcome.ring_words, 0, "{isolate}");
         let _side = open_side(&manager, &client);
-        let reply = client.call(Method::OpenRing(v1::OpenRing {})).await;
+        let reply = client.call(Method::OpenRing(v1::OpenRing::default())).await;
         assert_eq!(reply.status, CL_INVALID_OPERATION, "{isolate}");
     }
 }
@@ -213,7 +226,8 @@ async fn what_has_ended_is_told_once_by_whichever_thread() {
     for event in 2000..2060 {
         let fill = v1::FillBuffer { buffer: 1001, pattern: vec![7].into(), offset: 0, size: 64 };
         let operation = Some(Operation::FillBuffer(fill));
-        let command = v1::Command { event, queue: 1002 + event % 2, wait: Vec::new(), operation };
+        let queue = 1002 + event % 2;
+        let command = v1::Command { event, queue, wait: Vec::new(), operation };
         ring.say(Kind::Flush(v1::Flush { commands: vec![command] }));
         let Some(server_message::Kind::Completions(told)) = ring.hear().await.kind else { panic!() };
         let told: Vec<_> = told.completions.iter().map(|it| (it.event, it.status)).collect();
@@ -223,4 +237,24 @@ async fn what_has_ended_is_told_once_by_whichever_thread() {
     ring.say(Kind::Call(v1::Call { id: 7, method: Some(Method::CreateUserEvent(create)) }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!("told twice") };
     assert_eq!((reply.id, reply.status), (7, 0));
+}
+
+#[tokio::test]
+async fn a_client_that_wakes_no_dozing_manager_is_heard_all_the_same_and_holds_no_slot_afterwards() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let Ready { queue, kernel, .. } = client.ready("kernel void nothing() {}", "nothing", 64).await;
+    let mut ring = Ring::open_without_waking(&manager, &mut client).await;
+    for _ in 0..20 {
+        let launch = client.launch(queue, kernel, vec![], 1);
+        let event = launch.event;
+        ring.say(Kind::Flush(v1::Flush { commands: vec![launch] }));
+        let Some(server_message::Kind::Completions(told)) = ring.hear().await.kind else { panic!() };
+        let told: Vec<_> = told.completions.iter().map(|it| (it.event, it.status)).collect();
+        assert_eq!(told, [(event, 0)]);
+    }
+    // The client says nothing more.
+    manager.counts("fpga_device_manager_slots_in_use 0").await;
+    drop(client);
+    assert!(manager.has_no_session().await);
 }

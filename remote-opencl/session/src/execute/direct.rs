@@ -27,16 +27,17 @@ impl Direct {
         if self.told.load(Ordering::Acquire) { Told::Yes } else { Told::No }
     }
 
-    /// Tells the client that the command has ended, if it succeeded.
-    pub(super) fn tell(&self, status: i32) {
+    /// Tells the client that the command has ended, if it succeeded. Returns whether it has told the client.
+    pub(super) fn tell(&self, status: i32) -> Told {
         // The cause of a failure is found by calls of the vendor, which are not allowed on this thread.
         if status != 0 {
-            return;
+            return Told::No;
         }
         let completion =
             |event: &EventId| v1::Completion { event: event.0, status, ..v1::Completion::default() };
         let completions = v1::Completions { completions: self.events.iter().map(completion).collect() };
         self.ring.send(&v1::ServerMessage { kind: Some(Kind::Completions(completions)) }, None);
         self.told.store(true, Ordering::Release);
+        Told::Yes
     }
 }

@@ -101,7 +101,7 @@ fn a_key_opens_once_and_only_for_the_process_that_has_the_session() {
         runtime.block_on(sides.greet(theirs)).unwrap();
         ours
     };
-    let inbox = crate::router::Inbox(sender);
+    let inbox = crate::router::Inbox::new(sender);
     for other in [Credentials::new(uid + 1, pid), Credentials::new(uid, pid + 1)] {
         sides.expect(1, right.clone(), other, inbox.clone());
         assert_eq!(greet(&right).read(&mut [0]).unwrap(), 0, "closed");

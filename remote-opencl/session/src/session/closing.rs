@@ -22,6 +22,7 @@ impl Session {
         for task in self.backlog.clear() {
             self.give_back(dispatcher.finished(task));
         }
+        self.wind_up(Input::EndsLeft);
         let grace = tokio::time::sleep(self.shared.config.abandoned_grace);
         tokio::pin!(grace);
         let mut patient = true;
@@ -71,6 +72,11 @@ impl Session {
                     self.uses.remove(&task);
                     let grants = self.shared.config.dispatcher.finished(task);
                     self.give_back(grants);
+                }
+            }
+            Input::EndsLeft => {
+                for (event, status) in self.inbox.doze().take() {
+                    self.wind_up(Input::Ended(event, status));
                 }
             }
             Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),

@@ -207,7 +207,7 @@ impl Session {
                 }
                 self.answer(reply(id, Ok(()), None));
             }
-            Method::OpenRing(_) => self.open_ring(id),
+            Method::OpenRing(open) => self.open_ring(id, &open),
             method => {
                 match self.calls().run(id, method)? {
                     Outcome::Done(reply) => self.answer(reply),
@@ -218,7 +218,7 @@ impl Session {
                         let started = thread.spawn(move || {
                             let decided = question();
                             // The session waits for the decision, so the inbox is open.
-                            let _ = inbox.0.send(Input::Decided(waiting, decided));
+                            let _ = inbox.send(Input::Decided(waiting, decided));
                         });
                         match started {
                             Ok(_) => {
@@ -251,7 +251,7 @@ impl Session {
                                 }
                             };
                             drop((place, used, hold));
-                            let _ = inbox.0.send(Input::Built(Box::new(built), included));
+                            let _ = inbox.send(Input::Built(Box::new(built), included));
                         });
                         match started {
                             Ok(_) => self.building = Building::Yes,
@@ -267,7 +267,7 @@ impl Session {
     }
 
     /// Opens a command ring for the messages after the reply, if the client can have one.
-    fn open_ring(&mut self, call: u64) {
+    fn open_ring(&mut self, call: u64, open: &v1::OpenRing) {
         let opened = match (&self.ring, &self.side) {
             (Ring::None, Some(side)) if command_ring::is_wanted() => {
                 command_ring::open(&self.budget, side, call)
@@ -279,6 +279,9 @@ impl Session {
                 self.answer(reply(call, Ok(()), None));
                 self.executor.tell_by(sender.clone());
                 self.outgoing.over(sender);
+                if open.futex {
+                    receiver.doze_by(self.inbox.doze());
+                }
                 self.ring = Ring::New(receiver);
             }
             Err(error) => {

@@ -116,7 +116,7 @@ impl Session {
         let work = move || {
             let switched = closed.reconfigure(&images);
             // A session that has ended needs no message.
-            let _ = inbox.0.send(Input::Switched(switched));
+            let _ = inbox.send(Input::Switched(switched));
         };
         match std::thread::Builder::new().name("reconfigure".to_owned()).spawn(work) {
             Ok(_) => self.switching = Some(Instant::now()),
@@ -224,8 +224,21 @@ impl Session {
         }
     }
 
+    /// Takes the ends of commands of which the client and the dispatcher have been told.
+    pub(super) fn take_ends(&mut self) {
+        let ends = self.inbox.doze().take();
+        if ends.is_empty() {
+            return;
+        }
+        for (event, status) in ends {
+            self.take(Input::Ended(event, status));
+        }
+        self.tell();
+    }
+
     pub(super) fn take(&mut self, input: Input) {
         match input {
+            Input::EndsLeft => self.take_ends(),
             Input::Ended(event, status) => {
                 let last = self.executor.finish(event, status, &mut self.dependencies, &mut self.reports);
                 if let Some(task) = last {
