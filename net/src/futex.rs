@@ -32,7 +32,7 @@ mod tests {
             let sleepers = [(); 2].map(|()| {
                 scope.spawn(|| {
                     while word.load(Ordering::SeqCst) == 7 {
-                        sleep(&word, 7, long)
+                        sleep(&word, 7, long);
                     }
                 })
             });

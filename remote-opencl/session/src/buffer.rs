@@ -13,11 +13,12 @@ pub struct Buffer {
     pub vendor: Memory,
     /// Size in bytes.
     pub size: usize,
+    /// May hold an event, which is released before the context and its devices.
+    contents: Mutex<Contents>,
     /// The buffer's context.
     pub context: Arc<Context>,
     /// The buffer that this one is a region of.
     pub parent: Option<Arc<Buffer>>,
-    contents: Mutex<Contents>,
     /// The charges for the buffer and for its memory.
     _charges: [Option<Charge>; 2],
 }

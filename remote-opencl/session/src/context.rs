@@ -9,14 +9,14 @@ use std::sync::Arc;
 /// A context.
 #[derive(Debug)]
 pub struct Context {
+    /// A queue that fills buffers with zeros, made at its first use. It is released before its device.
+    housekeeping: Mutex<Option<Arc<vendor::Queue>>>,
     /// The vendor's context.
     pub vendor: vendor::Context,
     /// The devices, in the order of the call that made the context.
     pub devices: Vec<Device>,
     /// The sub-devices among the devices, which the context keeps alive.
     _sub_devices: Vec<Arc<SubDevice>>,
-    /// A queue that fills buffers with zeros, made at its first use.
-    housekeeping: Mutex<Option<Arc<vendor::Queue>>>,
 }
 
 impl Context {

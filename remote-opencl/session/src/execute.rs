@@ -184,7 +184,7 @@ impl<N: Notify> Executor<N> {
                 tracing::warn!(%error, "A vendor queue can't be flushed");
             }
             if queue.waiting == Waiting::Helps {
-                self.helper_thread.wait_for(&expected, &last, used);
+                self.helper_thread.wait_for(&expected, (queue, last), used);
             }
         }
         if outstanding > 0 {
@@ -245,6 +245,8 @@ impl<N: Notify> Executor<N> {
             outstanding.sampled = true;
             self.helper_thread.measured(kind, ran);
         }
+        // Before the queue: see `helper_thread.rs`.
+        drop(enqueued);
         outstanding.left -= 1 + elided.len();
         if outstanding.left > 0 {
             return None;

@@ -8,6 +8,7 @@
 //! much as a short task takes. And where the runtime's own threads never sleep, one more thread takes the processor
 //! from the thread that handles the task's end.
 
+use crate::queue::Queue;
 use crate::quiesce::InUse;
 use fpga_board::dispatch::Kind;
 use fpga_vendor::Event;
@@ -68,6 +69,9 @@ struct Ran {
 #[derive(Debug)]
 struct Wait {
     event: Arc<Event>,
+    /// Outlives the event: PoCL reads the queue's device when it releases an event, and does not keep a sub-device
+    /// alive for that. The queue's context does.
+    queue: Arc<Queue>,
     /// Keeps the board from being reconfigured while the thread is in the runtime.
     used: InUse,
     /// Delay before the wait; the thread does not wait if the command has ended by then.
@@ -115,7 +119,7 @@ impl HelperThread {
     }
 
     /// Lets the helper thread wait for `event`, a command of the task, if the task is expected to be long.
-    pub fn wait_for(&self, expected: &Expected, event: &Arc<Event>, used: &InUse) {
+    pub fn wait_for(&self, expected: &Expected, (queue, event): (Arc<Queue>, Arc<Event>), used: &InUse) {
         let Some(after) = expected.worth_waiting() else { return };
         let mut state = self.state.lock();
         if let State::NotYet = *state {
@@ -123,7 +127,7 @@ impl HelperThread {
         }
         if let State::Thread { waits, .. } = &*state {
             // If the queue is full the thread is busy, and the task runs without it.
-            let _ = waits.try_send(Wait { event: event.clone(), used: used.another(), after });
+            let _ = waits.try_send(Wait { event, queue, used: used.another(), after });
         }
     }
 
@@ -155,7 +159,7 @@ impl State {
 }
 
 fn wait(waits: &Receiver<Wait>) {
-    while let Ok(Wait { event, used, after }) = waits.recv() {
+    while let Ok(Wait { event, queue, used, after }) = waits.recv() {
         if !after.is_zero() {
             std::thread::sleep(after);
         }
@@ -165,6 +169,7 @@ fn wait(waits: &Receiver<Wait>) {
         }
         // The vendor's event is released before the board may be reconfigured.
         drop(event);
+        drop(queue);
         drop(used);
     }
 }
