@@ -157,11 +157,18 @@ async fn start_stalled(shared: Arc<Shared>) {
 async fn watch_settings(manager: Arc<Manager>) {
     let Manager { shared, config: Config { tenant_args, access, .. }, processes, .. } = &*manager;
     let sessions::Config { settings, dispatcher, metrics, .. } = &shared.config;
+    let tokens = match access {
+        Access::Token(tokens) | Access::TokenOrConnection(tokens) => Some(tokens),
+        Access::Connection => None,
+    };
+    if tokens.is_none() && tenant_args.tenants.is_none() {
+        return;
+    }
     let mut said = None;
     let mut tokens_said = None;
     loop {
         tokio::time::sleep(SETTINGS_INTERVAL).await;
-        if let Access::Token(tokens) | Access::TokenOrConnection(tokens) = access {
+        if let Some(tokens) = tokens {
             match tokens.reload() {
                 Ok(false) => tokens_said = None,
                 Ok(true) => tracing::info!(tokens = tokens.len(), "Tokens have changed"),

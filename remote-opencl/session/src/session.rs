@@ -396,18 +396,18 @@ impl Session {
                     // A message that waits for memory is refused when it has waited for too long.
                     look.as_mut().reset(Instant::now() + STALL_TIMEOUT);
                 }
+                () = &mut ending => {
+                    // The status is sent before the cleanup, since running tasks may never end, and the manager
+                    // then ends without them.
+                    self.outgoing.end(Status::unavailable(LAST_STATUS));
+                    return None;
+                }
                 // Nothing else is ready.
                 () = std::future::ready(()), if dozes => {
                     // The next look at the ring finds an error again.
                     let _ = client.doze(&doze, looked);
                     rest = Rest::Sleep;
                     continue;
-                }
-                () = &mut ending => {
-                    // The status is sent before the cleanup, since running tasks may never end, and the manager
-                    // then ends without them.
-                    self.outgoing.end(Status::unavailable(LAST_STATUS));
-                    return None;
                 }
             }
             if let Some(violation) = self.violation.take() {
