@@ -72,8 +72,9 @@ test-node: setup control-plane node ## End-to-end tests on real nodes, kubelet a
 	cargo test -p fpga-tests --test real_node -- --ignored --test-threads=1
 
 .PHONY: demo
-demo: setup ## The whole loop on this machine, in under 3 minutes
-	@hack/demo.sh $(DEMO)
+demo: setup control-plane ## The whole loop on this machine, in under 3 minutes
+	cargo build $(foreach package,$(DEMO),-p $(package))
+	target/debug/fpga-demo
 
 .PHONY: bench
 bench: setup ## Measure: remote against native OpenCL, the extender, kube-scheduler with it (release build)
