@@ -227,7 +227,7 @@ fn what_is_wrong_with_its_arguments_is_said_at_once() {
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(run(&["--kubeconfig", "/nonexistent"]).contains("can't read /nonexistent"));
+    assert!(run(&["--kubeconfig", "/nonexistent"]).contains("--kubeconfig /nonexistent can't be read"));
     assert!(run(&["--usage-weight", "-1"]).contains("-1 is not a weight"));
     assert!(run(&["--weights", "x"]).contains("`1-2-2`"));
     let dir = TempDir::new().unwrap();
