@@ -34,7 +34,7 @@ pub enum LogError {
     Filter {
         /// The filter.
         filter: String,
-        /// What is wrong with the filter.
+        /// The parser's error.
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },

@@ -98,7 +98,7 @@ pub struct Holder {
     pub pod: String,
     /// Name of the container.
     pub container: String,
-    /// Its instances.
+    /// Instances of the resource that the kubelet has given to the container.
     pub instances: BTreeSet<InstanceId>,
 }
 

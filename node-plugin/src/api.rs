@@ -37,7 +37,7 @@ pub(crate) mod pod_resources {
 /// Connects to a gRPC server on a unix socket.
 ///
 /// # Errors
-/// Nobody listens there.
+/// The error of the connection, if no process listens on the socket.
 pub(crate) async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
     let socket = socket.to_owned();
     let connector = tower::service_fn(move |_: Uri| {

@@ -41,7 +41,7 @@ pub(crate) enum CheckpointError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's error, or the version that this program does not know.
         reason: String,
     },
 }

@@ -19,7 +19,7 @@ const MAX_ANSWER_BYTES: usize = 8 << 20;
 /// The reason why the state of the boards is unknown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CollectorError {
-    /// Nobody answers at the address.
+    /// The connection to the address failed.
     #[error("the collector {endpoint} can't be reached: {reason}")]
     Unreachable {
         /// The address.

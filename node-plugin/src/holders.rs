@@ -24,7 +24,7 @@ pub(crate) struct PodResources {
 /// The kubelet does not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListError {
-    /// Nobody listens on the socket.
+    /// The connection to the socket failed.
     #[error("the kubelet's {} can't be reached: {reason}", .socket.display())]
     Unreachable {
         /// The socket.
@@ -62,7 +62,7 @@ impl PodResources {
             pod.containers.into_iter().map(move |container| {
                 let ours =
                     container.devices.into_iter().filter(|devices| devices.resource_name == self.resource);
-                // One entry per NUMA node.
+                // The kubelet lists the devices of a resource once for each NUMA node.
                 let instances: BTreeSet<_> =
                     ours.flat_map(|devices| devices.device_ids).map(InstanceId::from).collect();
                 Holder {

@@ -31,7 +31,7 @@ pub(crate) struct Asks {
 /// Whether the owner of a claim may still use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// It may.
+    /// The pod may run containers.
     Alive,
     /// The pod does not exist, has another UID, or has ended for good.
     Ended,

@@ -29,9 +29,9 @@ pub struct Doze {
 /// Whether the session takes the end of a command without being woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// It dozes, and takes the end when it wakes.
+    /// The session's thread dozes, and takes the end when the thread wakes.
     Yes,
-    /// It has to be woken.
+    /// The session's thread has to be woken.
     No,
 }
 

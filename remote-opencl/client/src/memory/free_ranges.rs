@@ -1,6 +1,6 @@
 //! The free ranges of a segment, in units of a page or less. A range is taken from the smallest free range that is
-//! long enough, and neighbouring free ranges join. No memory is touched here, and the time of each step grows only logarithmically with the
-//! number of ranges.
+//! long enough, and neighbouring free ranges join. No memory is touched here, and the time of each step grows only
+//! logarithmically with the number of ranges.
 
 use std::collections::{BTreeMap, BTreeSet};
 

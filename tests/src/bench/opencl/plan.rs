@@ -52,7 +52,7 @@ pub struct Run {
     pub args: &'static [&'static str],
     /// The measured paths; the first is [`Path::Native`].
     pub paths: &'static [Path],
-    /// Most rounds of these runs.
+    /// Greatest number of rounds in which the program runs.
     pub most_rounds: u32,
     /// MiB of free memory without which these runs are left out.
     pub needs_mib: u64,

@@ -43,9 +43,9 @@ exec env --ignore-signal=CHLD sleep infinity"#;
 /// Whether programs below `/run` can be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMount {
-    /// They can.
+    /// Programs below `/run` can be executed.
     Executable,
-    /// They can't: some distributions mount `/run` with `noexec`.
+    /// Programs below `/run` can't be executed: some distributions mount it with `noexec`.
     NoExec,
 }
 
