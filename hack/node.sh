@@ -24,25 +24,6 @@ missing_packages() {
     [ -n "$(cni_plugins)" ] || echo "the CNI plugins"
 }
 
-install_packages() {
-    local missing
-    missing=$(missing_packages | paste -sd, | sed 's/,/, /g')
-    [ -n "$missing" ] || return 0
-    local command="apt-get install -y --no-install-recommends ${debian_packages[*]}"
-    command -v apt-get >/dev/null ||
-        fail "missing: $missing. Install runc and the CNI plugins by your distribution's package manager"
-    [ "$(id -u)" = 0 ] || fail "missing: $missing. Run: sudo $command"
-    say "node: installing ${debian_packages[*]}"
-    local log
-    log=$(mktemp)
-    local apt=(apt-get -o DPkg::Lock::Timeout=600)
-    { "${apt[@]}" update && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "${debian_packages[@]}"; } >"$log" 2>&1 ||
-        { tail -n 20 "$log" >&2; fail "apt-get failed. Its output is in $log"; }
-    rm -f "$log"
-    missing=$(missing_packages | paste -sd, | sed 's/,/, /g')
-    [ -z "$missing" ] || fail "still missing after the installation: $missing"
-}
-
 # build_programs MODULE "PROGRAM ..." GO-BUILD-ARGUMENT ...: builds the programs unless they are there and were made
 # from the same pins and flags.
 build_programs() {
@@ -83,7 +64,7 @@ build_programs() {
 }
 
 mkdir -p "$bin"
-install_packages
+install_debian node missing_packages "runc and the CNI plugins" "${debian_packages[@]}"
 build_programs kubelet "kubelet" -ldflags "$kubelet_flags" k8s.io/kubernetes/cmd/kubelet
 
 readonly containerd=github.com/containerd/containerd/v2

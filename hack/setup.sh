@@ -30,25 +30,6 @@ int main(void) { cl_uint n; return clGetPlatformIDs(0, 0, &n) == 0 && n == 0; }'
     ls /etc/OpenCL/vendors/pocl*.icd >/dev/null 2>&1 || echo "PoCL"
 }
 
-install_opencl() {
-    local missing
-    missing=$(missing_opencl | paste -sd, | sed 's/,/, /g')
-    [ -n "$missing" ] || return 0
-    local command="apt-get install -y --no-install-recommends ${debian_packages[*]}"
-    command -v apt-get >/dev/null ||
-        fail "missing: $missing. Install PoCL, an OpenCL ICD loader with its headers, and clinfo by your distribution's package manager"
-    [ "$(id -u)" = 0 ] || fail "missing: $missing. Run: sudo $command"
-    say "set-up: installing ${debian_packages[*]}"
-    local log
-    log=$(mktemp)
-    local apt=(apt-get -o DPkg::Lock::Timeout=600)
-    { "${apt[@]}" update && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "${debian_packages[@]}"; } >"$log" 2>&1 ||
-        { tail -n 20 "$log" >&2; fail "apt-get failed. Its output is in $log"; }
-    rm -f "$log"
-    missing=$(missing_opencl | paste -sd, | sed 's/,/, /g')
-    [ -z "$missing" ] || fail "still missing after the installation: $missing"
-}
-
 # Intel's runtimes come under Intel's own licence, from PyPI, by the user's own command; nothing of them is redistributed.
 install_intel() {
     if [ ! -e "$intel/.installed-$intel_version" ]; then
@@ -72,7 +53,7 @@ icd_folder() {
     echo "$library" >"$intel/icd/$1/$1.icd"
 }
 
-install_opencl
+install_debian set-up missing_opencl "PoCL, an OpenCL ICD loader with its headers, and clinfo" "${debian_packages[@]}"
 case $runtime in
     pocl) ;;
     intel-fpga | intel-cpu) install_intel ;;
