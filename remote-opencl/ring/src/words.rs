@@ -116,10 +116,10 @@ impl Layout {
         2 * (HEADER + self.capacity)
     }
 
-    /// Index of the word on whose lower half the reader of a direction sleeps when it dozes.
-    #[must_use]
-    pub const fn reader_flag(self, direction: Direction) -> usize {
-        self.header(direction) + READER_DOZES
+    /// The word on whose lower half the reader of a direction sleeps when it dozes. A [`crate::Consumer`] or
+    /// [`crate::Producer`] has found that the memory has all words of the layout.
+    pub fn reader_flag<M: Memory>(self, memory: &M, direction: Direction) -> &M::Word {
+        &memory.words()[self.header(direction) + READER_DOZES]
     }
 
     pub(crate) fn check(self, there: usize) -> Result<(), LayoutError> {

@@ -202,7 +202,7 @@ impl Futex {
 /// The reading side of a client, whose threads each wait for a message of their own and take each other's.
 struct Threads {
     memory: LoomMemory,
-    flag: usize,
+    layout: Layout,
     dozers: Dozers<LoomWord>,
     futex: Futex,
     /// The consumer, the messages that came, and the number of threads that doze.
@@ -211,7 +211,7 @@ struct Threads {
 
 impl Threads {
     fn flag(&self) -> &LoomWord {
-        &self.memory.words()[self.flag]
+        self.layout.reader_flag(&self.memory, Direction::ToClient)
     }
 
     fn drain(&self) {
@@ -254,7 +254,7 @@ fn doze(messages: &'static [u64]) {
         let consumer = Consumer::new(memory.clone(), layout, Direction::ToClient).unwrap();
         let threads = Arc::new(Threads {
             memory,
-            flag: layout.reader_flag(Direction::ToClient),
+            layout,
             dozers: Dozers::default(),
             futex: Futex::new(),
             receiving: Mutex::new((consumer, Vec::new(), 0)),

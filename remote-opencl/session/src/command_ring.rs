@@ -14,6 +14,7 @@ use crate::incoming::Incoming;
 use crate::segments::{CreateError, FdChannel, RingMemory};
 use bytes::{Bytes, BytesMut};
 use fpga_net::doorbell::Doorbell;
+use fpga_net::futex;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::segments::RING_WORDS;
 use fpga_protocol::v1;
@@ -208,7 +209,7 @@ impl Shared {
     fn wake_client(&self, bell: Bell) {
         match bell {
             Bell::Ring => self.bell.ring(),
-            Bell::Wake => self.memory.wake_all(self.layout, Direction::ToClient),
+            Bell::Wake => futex::wake_all(self.layout.reader_flag(&self.memory, Direction::ToClient)),
             Bell::Silent => {}
         }
     }

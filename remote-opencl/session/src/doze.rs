@@ -7,7 +7,8 @@
 
 use crate::dependencies::EventId;
 use crate::segments::RingMemory;
-use fpga_ring::{Broken, Consumer, Direction, Dozers, Layout, Look, Memory as _};
+use fpga_net::futex;
+use fpga_ring::{Broken, Consumer, Direction, Dozers, Layout, Look};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -63,7 +64,8 @@ impl Doze {
         let Some((memory, layout)) = self.ring.get() else { return Ok(()) };
         if let fpga_ring::Doze::While(ticket) = consumer.doze()? {
             self.dozes.store(true, Ordering::SeqCst);
-            self.dozers.sleep(look, || memory.sleep(*layout, Direction::ToManager, ticket, LONGEST));
+            let flag = layout.reader_flag(memory, Direction::ToManager);
+            self.dozers.sleep(look, || futex::sleep(flag, ticket, LONGEST));
             self.dozes.store(false, Ordering::SeqCst);
             // Before the ends are taken: who left an end before this fence saw the thread doze, or wakes it.
             fence(Ordering::SeqCst);
@@ -77,8 +79,8 @@ impl Doze {
     /// Wakes the thread, if it dozes. To be called after an input was sent to it.
     pub fn wake(&self) {
         if let Some((memory, layout)) = self.ring.get() {
-            let flag = &memory.words()[layout.reader_flag(Direction::ToManager)];
-            self.dozers.wake(flag, || memory.wake_all(*layout, Direction::ToManager));
+            let flag = layout.reader_flag(memory, Direction::ToManager);
+            self.dozers.wake(flag, || futex::wake_all(flag));
         }
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// A mapping of shared memory, unmapped when dropped.
 #[derive(Debug)]
@@ -60,15 +60,6 @@ impl Mapping {
         // SAFETY: the mapping has this many words, begins at a page, and lives as long as the reference. Any bytes
         // are a valid integer, and the words are atomic because the manager changes them at the same time.
         unsafe { slice::from_raw_parts(self.address.as_ptr().cast(), words) }
-    }
-
-    /// The lower half of a word, to sleep on (a futex). `None` if the mapping has no such word.
-    pub(super) fn futex(&self, word: usize) -> Option<&AtomicU32> {
-        const LOWER: usize = if cfg!(target_endian = "big") { size_of::<u32>() } else { 0 };
-        let address = self.at(word.checked_mul(size_of::<AtomicU64>())?, size_of::<AtomicU64>())?;
-        // SAFETY: the address lies in the mapping, is aligned to 8 bytes, and is valid as long as the reference. The
-        // half word is atomic too, and only the kernel reads it.
-        Some(unsafe { &*address.wrapping_add(LOWER).cast::<AtomicU32>() })
     }
 
     /// Address of `len` bytes at `offset`; `None` if they don't lie inside the mapping.

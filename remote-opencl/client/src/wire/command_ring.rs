@@ -14,12 +14,13 @@ use crate::wire::outgoing::Outgoing;
 use crate::wire::socket::Doorbell;
 use bytes::{Buf as _, BytesMut};
 use fpga_foreign_process::generation;
+use fpga_net::futex;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::segments::RING_VARIABLE;
 use fpga_protocol::v1;
 use fpga_ring::{
-    Bell, Broken, Consumer, Direction, Doze, Dozers, Frames, Layout, Look, Memory as _, Producer, Readiness,
-    TooLong, frame,
+    Bell, Broken, Consumer, Direction, Doze, Dozers, Frames, Layout, Look, Producer, Readiness, TooLong,
+    frame,
 };
 use prost::Message as _;
 use std::io;
@@ -144,7 +145,7 @@ impl RingWriter {
         let sent = self.write(&mut next, &mut bell);
         match bell {
             Bell::Ring => self.bell.ring(),
-            Bell::Wake => self.memory.wake_all(self.layout, Direction::ToManager),
+            Bell::Wake => futex::wake_all(self.layout.reader_flag(&self.memory, Direction::ToManager)),
             Bell::Silent => {}
         }
         if let Err(error) = sent {
@@ -208,6 +209,11 @@ impl RingReader {
         }
     }
 
+    /// The word on which threads of this side sleep when they doze.
+    fn flag(&self) -> &AtomicU64 {
+        self.layout.reader_flag(&self.memory, Direction::ToClient)
+    }
+
     /// Makes the calling thread one that dozes; `None` if the manager can't wake it.
     pub(crate) fn doze(&self) -> Option<Dozing<'_>> {
         if self.manager == Futex::Unknown || self.generation != generation() {
@@ -236,7 +242,7 @@ impl Dozing<'_> {
         // A statement of its own: the lock is free while the thread sleeps.
         let doze = ring.receive().consumer.doze()?;
         if let Doze::While(ticket) = doze {
-            ring.dozers.sleep(look, || ring.memory.sleep(ring.layout, Direction::ToClient, ticket, longest));
+            ring.dozers.sleep(look, || futex::sleep(ring.flag(), ticket, longest));
         }
         Ok(())
     }
@@ -260,8 +266,7 @@ impl Wake for RingReader {
 
     /// Wakes all threads that doze.
     fn wake_by_ref(self: &Arc<Self>) {
-        let flag = &self.memory.words()[self.layout.reader_flag(Direction::ToClient)];
-        self.dozers.wake(flag, || self.memory.wake_all(self.layout, Direction::ToClient));
+        self.dozers.wake(self.flag(), || futex::wake_all(self.flag()));
     }
 }
 

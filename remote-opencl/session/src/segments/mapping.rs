@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// A mapped memfd. On drop its pages are given back and it is unmapped.
 #[derive(Debug)]
@@ -58,18 +58,6 @@ impl Mapping {
         // bytes are a valid integer. The processes that share the memory may change it at the same time, which
         // atomics allow.
         unsafe { slice::from_raw_parts(self.address.as_ptr().cast(), words) }
-    }
-
-    /// The lower half of a word, to sleep on (a futex). `None` if the mapping has no such word.
-    pub(super) fn futex(&self, word: usize) -> Option<&AtomicU32> {
-        const LOWER: usize = if cfg!(target_endian = "big") { size_of::<u32>() } else { 0 };
-        let offset = word.checked_mul(size_of::<AtomicU64>())?;
-        if offset.checked_add(size_of::<AtomicU64>())? > self.len {
-            return None;
-        }
-        // SAFETY: the half word lies in the mapping, is aligned, and is valid as long as the reference. It is atomic
-        // too, and only the kernel reads it.
-        Some(unsafe { &*self.address.as_ptr().wrapping_add(offset + LOWER).cast::<AtomicU32>() })
     }
 }
 
