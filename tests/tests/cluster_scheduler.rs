@@ -56,7 +56,7 @@ async fn ask(address: Ipv4Addr, files: &ClientFiles) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_certificate_is_answered() {
-    let ground = Ground { nodes: 20, boards: 20, pods_per_node: 110, advertised: Advertised::No };
+    let ground = Ground { nodes: 20, boards: 20, wanted: 20, pods_per_node: 110, advertised: Advertised::No };
     let mut bed = ScaleBed::start(ground).await.unwrap();
     let run_dir = bed.plane().run_dir().path().to_owned();
     let (certificates, node) = (run_dir.join("certificates"), name(0));

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Nodes without labels: only their collectors say that they have boards.
-const GROUND: Ground = Ground { nodes: 2, boards: 0, pods_per_node: 110, advertised: Advertised::No };
+const GROUND: Ground =
+    Ground { nodes: 2, boards: 0, wanted: 0, pods_per_node: 110, advertised: Advertised::No };
 
 /// Starts extender and scheduler. The extender scores by measurements only; herd.rs tests expected usage.
 async fn start(extender_args: &[&str]) -> ScaleBed {
@@ -229,7 +230,8 @@ async fn a_pod_waits_for_a_node_that_is_fresh_again_where_others_are_excluded() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_single_node_nobody_is_asked_to_prioritize() {
-    let mut bed = ScaleBed::start(Ground { nodes: 1, boards: 1, ..Ground::of_the_gate() }).await.unwrap();
+    let mut bed =
+        ScaleBed::start(Ground { nodes: 1, boards: 1, wanted: 1, ..Ground::of_the_gate() }).await.unwrap();
     bed.start_extender(&[]).await.unwrap();
     bed.start_scheduler(&SchedulerConfig::shipped(&bed.extender_url("")).unwrap()).await.unwrap();
     bed.create_pods("alone", Kind::Fpga, 20).await.unwrap();

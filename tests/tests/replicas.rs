@@ -24,7 +24,8 @@ fn per_node(placements: &BTreeMap<String, String>) -> BTreeMap<&str, usize> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
-    let ground = Ground { nodes: NODES, boards: NODES, pods_per_node: 250, advertised: Advertised::No };
+    let ground =
+        Ground { nodes: NODES, boards: NODES, wanted: NODES, pods_per_node: 250, advertised: Advertised::No };
     let mut bed = ScaleBed::start(ground).await.unwrap();
     for replica in 0..2 {
         bed.start_replica(replica, &[]).await.unwrap();

@@ -1,12 +1,12 @@
-//! A thousand nodes, twenty with boards, of which one has the bitstream. Both shipped wirings on a real
-//! kube-scheduler, with the extender running and dead. Pods are placed and never run.
+//! A thousand nodes, some with boards, of which one has the bitstream. A scheduler of our own and both shipped wirings of
+//! the cluster's, on a real kube-scheduler, with the extender running and dead. Pods are placed and never run.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::gate::observe;
-use fpga_tests::testbed::scale::nodes::{Ground, name};
+use fpga_tests::testbed::scale::nodes::{BITSTREAM, BOARD, Ground, name};
 use fpga_tests::testbed::scale::pods::Kind;
 use std::collections::BTreeSet;
 
@@ -30,6 +30,36 @@ async fn all_on_boards(bed: &ScaleBed, batch: &str) -> bool {
 async fn asked(bed: &ScaleBed) -> f64 {
     let metrics = bed.http().get(&bed.extender_url("/metrics")).await.unwrap();
     metrics.metric("fpga_extender_request_duration_seconds_count")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_300_nodes_that_advertise_boards_all_are_judged_and_the_20_that_fit_are_never_missed() {
+    let ground = Ground { wanted: 20, ..Ground::advertising(1_000, 300) };
+    let mut bed = ScaleBed::start(ground).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("extender.yaml");
+    let valid = format!("bitstreams: {{valid: [{{name: {BITSTREAM}, boards: [{{board: {BOARD}}}]}}]}}\n");
+    std::fs::write(&config, valid).unwrap();
+
+    // The pod wants a kind of board; then its bitstream is valid on that kind only.
+    for (kind, args) in
+        [(Kind::FpgaOfKind, vec![]), (Kind::FpgaWithoutAffinity, vec!["--config", config.to_str().unwrap()])]
+    {
+        bed.start_extender(&args).await.unwrap();
+        let own = |url: &str| SchedulerConfig::own(url, ground.nodes);
+        let seen = observe(&mut bed, own, kind, PODS).await.unwrap();
+        println!("own scheduler, {kind:?}: {seen:?}");
+        seen.check().unwrap();
+        assert!(seen.on_holder > 0, "the best node got none: {seen:?}");
+        assert_eq!(seen.most_candidates, ground.boards, "only nodes with boards are named, and all of them");
+    }
+
+    // The gate can fail: at its smallest sampling kube-scheduler judges a part of the nodes.
+    let sampled = |url: &str| SchedulerConfig::own(url, ground.nodes)?.with("percentageOfNodesToScore", "1");
+    let seen = observe(&mut bed, sampled, Kind::FpgaWithoutAffinity, PODS).await.unwrap();
+    println!("own scheduler, sampling: {seen:?}");
+    assert!(seen.check().is_err() && seen.holder_offered < PODS, "{seen:?}");
+    bed.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -57,7 +57,8 @@ impl Args {
     pub async fn run(self) -> Result<()> {
         let Self { pairs, seconds } = self;
         let pairs = usize::from(pairs);
-        let ground = Ground { nodes: 2 * pairs, boards: 0, pods_per_node: 110, advertised: Advertised::No };
+        let ground =
+            Ground { nodes: 2 * pairs, boards: 0, wanted: 0, pods_per_node: 110, advertised: Advertised::No };
         println!("from a task's end to a prioritize answer that reflects it, {pairs} pairs of nodes");
         for streams in [true, false] {
             let mut bed = ScaleBed::start(ground).await?;

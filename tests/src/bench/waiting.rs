@@ -31,7 +31,8 @@ impl Args {
     /// # Errors
     /// A program does not start, or a pod is never bound.
     pub async fn run(self) -> Result<()> {
-        let ground = Ground { nodes: 2, boards: 0, pods_per_node: 110, advertised: Advertised::No };
+        let ground =
+            Ground { nodes: 2, boards: 0, wanted: 0, pods_per_node: 110, advertised: Advertised::No };
         let mut bed = ScaleBed::start(ground).await?;
         bed.start_extender(&[]).await?;
         // An unhealthy board is not published at once; a short interval keeps the rounds short.

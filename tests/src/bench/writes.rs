@@ -44,7 +44,8 @@ impl Args {
     pub async fn run(self) -> Result<()> {
         let Self { nodes, seconds } = self;
         let count = usize::from(nodes);
-        let ground = Ground { nodes: count, boards: 0, pods_per_node: 110, advertised: Advertised::No };
+        let ground =
+            Ground { nodes: count, boards: 0, wanted: 0, pods_per_node: 110, advertised: Advertised::No };
         let mut bed = ScaleBed::start(ground).await?;
         bed.start_extender(&[]).await?;
         let begin = Instant::now();

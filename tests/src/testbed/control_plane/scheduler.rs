@@ -12,6 +12,8 @@ pub struct SchedulerConfig {
 
 /// Log verbosity at which kube-scheduler reports failed prioritize calls.
 const TELLS_EVERYTHING: u8 = 5;
+/// Most nodes that our own scheduler judges for a pod.
+const MOST_JUDGED: usize = 300;
 
 impl SchedulerConfig {
     /// The shipped configuration with the extender at `url`.
@@ -20,6 +22,19 @@ impl SchedulerConfig {
     /// The file is missing, or has no extender.
     pub fn shipped(url: &str) -> Result<Self> {
         Self::read("kube-scheduler.yaml", url)
+    }
+
+    /// The configuration of a scheduler of our own, for a cluster of `nodes` nodes that advertise the resource: the
+    /// shipped one, but kube-scheduler itself looks for the nodes that have the resource, and all of these are judged
+    /// while there are at most 300.
+    ///
+    /// # Errors
+    /// The file is missing, or has no extender.
+    pub fn own(url: &str, nodes: usize) -> Result<Self> {
+        let percentage = (100 * MOST_JUDGED).div_ceil(nodes.max(1)).min(100);
+        Self::shipped(url)?
+            .with("ignoredByScheduler", "false")?
+            .with("percentageOfNodesToScore", &percentage.to_string())
     }
 
     /// The shipped configuration for an extender in another pod, at `url` over HTTPS. `certificates` has the files of

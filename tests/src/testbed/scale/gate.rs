@@ -24,7 +24,7 @@ pub struct Seen {
     pub holder_offered: usize,
     /// Pods with exactly one prioritize call whose answer scores every candidate.
     pub scored: usize,
-    /// Pods on a node with a board.
+    /// Pods on a node with a board of kind [`super::nodes::BOARD`].
     pub on_boards: usize,
     /// Pods on the holder.
     pub on_holder: usize,
@@ -55,7 +55,10 @@ impl Seen {
             "the node with the bitstream was among the candidates of only {holder_offered} of {pods} pods"
         );
         ensure!(scored == pods, "only {scored} of {pods} pods were scored on all their candidates");
-        ensure!(on_boards == pods, "only {on_boards} of {pods} pods are on a node with a board");
+        ensure!(
+            on_boards == pods,
+            "only {on_boards} of {pods} pods are on a node with a board that they want"
+        );
         Ok(())
     }
 }
@@ -90,7 +93,7 @@ pub async fn observe(
 fn tell(bed: &ScaleBed, calls: &[Call], placements: &BTreeMap<String, String>) -> Seen {
     let ground = bed.ground();
     let holder = name(ground.holder());
-    let boards: BTreeSet<String> = ground.with_boards().map(name).collect();
+    let boards: BTreeSet<String> = ground.wanted().map(name).collect();
     let mut seen = Seen { pods: placements.len(), ..Seen::default() };
     for (pod, node) in placements {
         let of = |verb: &str| {

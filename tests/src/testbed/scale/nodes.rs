@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 pub const BITSTREAM: &str = "sobel";
 /// Vendor of all boards.
 pub const VENDOR: &str = "intel";
+/// The kind of board that pods want which want one kind.
+pub const BOARD: &str = "a10";
+/// The other kind.
+pub const OTHER_BOARD: &str = "s10";
 
 /// The specification of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +19,8 @@ pub struct Ground {
     pub nodes: usize,
     /// Number of nodes with a board, spread evenly.
     pub boards: usize,
+    /// Number of boards of kind [`BOARD`], spread evenly among all boards; the others are of kind [`OTHER_BOARD`].
+    pub wanted: usize,
     /// Most pods per node.
     pub pods_per_node: usize,
     /// Whether nodes with boards advertise the managed resource. In the shipped wiring kube-scheduler ignores it;
@@ -41,7 +47,13 @@ impl Ground {
     /// The nodes of the correctness gate: 1,000, of which 20 have boards.
     #[must_use]
     pub const fn of_the_gate() -> Self {
-        Self { nodes: 1_000, boards: 20, pods_per_node: 110, advertised: Advertised::No }
+        Self { nodes: 1_000, boards: 20, wanted: 20, pods_per_node: 110, advertised: Advertised::No }
+    }
+
+    /// Nodes that advertise the resource, as the node plugin does: `boards` of `nodes`, with equal boards.
+    #[must_use]
+    pub const fn advertising(nodes: usize, boards: usize) -> Self {
+        Self { nodes, boards, wanted: boards, pods_per_node: 110, advertised: Advertised::Yes }
     }
 
     /// Whether the node with this index has a board.
@@ -57,11 +69,28 @@ impl Ground {
         (0..self.nodes).filter(move |index| ground.has_board(*index))
     }
 
-    /// Index of the node whose board has the bitstream. It is in the middle, so that it is neither first nor last in
-    /// any order.
+    /// Indices of the nodes with a board of kind [`BOARD`], in order.
+    pub fn wanted(&self) -> impl Iterator<Item = usize> {
+        let Self { boards, wanted, .. } = *self;
+        self.with_boards()
+            .enumerate()
+            .filter(move |(rank, _)| (rank * wanted) % boards < wanted)
+            .map(|(_, index)| index)
+    }
+
+    /// Index of the node whose board has the bitstream, of kind [`BOARD`]. It is in the middle, so that it is neither
+    /// first nor last in any order.
     #[must_use]
     pub fn holder(&self) -> usize {
-        self.with_boards().nth(self.boards / 2).unwrap_or_default()
+        self.wanted().nth(self.wanted / 2).unwrap_or_default()
+    }
+
+    fn board(&self, index: usize) -> &'static str {
+        if self.wanted == self.boards || self.wanted().any(|wanted| wanted == index) {
+            BOARD
+        } else {
+            OTHER_BOARD
+        }
     }
 
     /// A node's JSON.
@@ -73,7 +102,7 @@ impl Ground {
         let mut annotations = json!({});
         if self.has_board(index) {
             labels["fpga-scheduling.io/fpga-vendor"] = json!(VENDOR);
-            labels["fpga-scheduling.io/board"] = json!("a10");
+            labels["fpga-scheduling.io/board"] = json!(self.board(index));
             annotations[ANNOTATION] = json!(self.state(index, 1).to_string());
             if self.advertised == Advertised::Yes {
                 resources["fpga-scheduling.io/accelerated"] = json!(self.pods_per_node.to_string());
@@ -101,7 +130,7 @@ impl Ground {
         json!({
             "v": 1, "boot": 1, "seq": seq, "heartbeatMs": 3_600_000, "windowMs": 300_000, "measuredAtMs": 1,
             "usageMs": usage, "reconfigurationMs": 0,
-            "devices": [{"id": "dm0", "vendor": VENDOR, "platform": "p", "board": "a10", "shell": "1.0", "slots": 4,
+            "devices": [{"id": "dm0", "vendor": VENDOR, "platform": "p", "board": self.board(index), "shell": "1.0", "slots": 4,
                          "usageMs": usage, "reconfigurationMs": 0, "queued": 0, "healthy": true}],
             "bitstreams": bitstreams,
             "window": {"bucketMs": 10_000, "usageMs": [usage], "reconfigurationMs": [0]}, "truncated": 0,
@@ -116,9 +145,12 @@ mod tests {
     #[test]
     fn there_are_as_many_boards_as_asked_for_and_one_has_the_bitstream() {
         for (nodes, boards) in [(1_000, 20), (1_000, 1_000), (1_000, 7), (3, 1)] {
-            let ground = Ground { nodes, boards, ..Ground::of_the_gate() };
+            let ground = Ground::advertising(nodes, boards);
             assert_eq!(ground.with_boards().count(), boards, "{ground:?}");
             assert!(ground.has_board(ground.holder()), "{ground:?}");
+            let rare = Ground { wanted: boards.div_ceil(3), ..ground };
+            assert_eq!(rare.wanted().count(), rare.wanted, "{rare:?}");
+            assert_eq!(rare.board(rare.holder()), BOARD);
             let text = ground.state(ground.holder(), 1).to_string();
             assert_eq!(fpga_core::node_state::decode(&text).unwrap().bitstreams.len(), 1);
         }

@@ -1,6 +1,6 @@
 //! The pods of a test with a thousand nodes, in batches that have a common label.
 
-use super::nodes::{BITSTREAM, VENDOR};
+use super::nodes::{BITSTREAM, BOARD, VENDOR};
 use serde_json::{Value, json};
 
 /// The label with the batch's name.
@@ -11,8 +11,11 @@ pub const BATCH: &str = "batch";
 pub enum Kind {
     /// A board, as scheduler-config/README.md describes: resource, label, and required node affinity.
     Fpga,
-    /// The same without the node affinity, which is a mistake in a large cluster.
+    /// The same without the node affinity: right where nodes advertise the resource; where kube-scheduler ignores the
+    /// resource, a mistake in a large cluster.
     FpgaWithoutAffinity,
+    /// The same, and the board is of kind [`BOARD`].
+    FpgaOfKind,
     /// A board by label and node affinity, without the resource, as in the label-only wiring.
     FpgaByLabel,
     /// No board.
@@ -36,7 +39,10 @@ impl Kind {
             let one = json!({"fpga-scheduling.io/accelerated": "1"});
             pod["spec"]["containers"][0]["resources"] = json!({"requests": one, "limits": one});
         }
-        if self != Self::FpgaWithoutAffinity {
+        if self == Self::FpgaOfKind {
+            pod["metadata"]["labels"]["fpga-scheduling.io/board"] = json!(BOARD);
+        }
+        if matches!(self, Self::Fpga | Self::FpgaByLabel) {
             let vendor =
                 json!({"key": "fpga-scheduling.io/fpga-vendor", "operator": "In", "values": [VENDOR]});
             pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
