@@ -42,6 +42,10 @@ pub struct Args {
     #[arg(long, env = "FPGA_RUN_DIR", value_name = "DIR", default_value = "/run/fpga")]
     run_dir: PathBuf,
 
+    /// Group of managers that do not run as root: it may read tokens, and make the folders of boards' sockets.
+    #[arg(long, env = "FPGA_MANAGERS_GID", value_name = "GID")]
+    managers_gid: Option<u32>,
+
     /// Folder of the node for the client library and for what survives a restart. Programs on its file system must be
     /// executable.
     #[arg(
@@ -114,7 +118,7 @@ impl Args {
         let mut signals = Signals::install().context("cannot take signals")?;
         let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
         let client = kube::Client::try_from(config).context("cannot make a client of the kubeconfig")?;
-        let layout = Layout { run: self.run_dir, plugin: self.plugin_dir };
+        let layout = Layout { run: self.run_dir, plugin: self.plugin_dir, managers_gid: self.managers_gid };
         layout.make().with_context(|| {
             format!("can't make the folders below {} and {}", layout.run.display(), layout.plugin.display())
         })?;

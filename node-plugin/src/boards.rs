@@ -44,6 +44,11 @@ pub(crate) async fn watch(layout: Layout, collector: Endpoint, boards: watch::Se
             said = problem;
         }
         let (known, accepting) = accepting(&layout).await;
+        for board in &known {
+            if let Err(error) = layout.make_tokens_folder(board) {
+                warn!(%error, board, "The folder of a board's tokens can't be made");
+            }
+        }
         boards.send_if_modified(|boards| {
             let state = state.ok().or_else(|| boards.state.clone());
             let new = Boards::new(known, accepting, state);

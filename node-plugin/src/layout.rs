@@ -3,7 +3,7 @@
 //! ```text
 //!  /run/fpga/managers/BOARD/dm.sock          made by the board's manager; the whole folder is in every container, since a
 //!                                            mounted socket would be dead after the manager's restart
-//!  /run/fpga/tokens/BOARD/NAMESPACE/ID       root's; the manager's --tokens
+//!  /run/fpga/tokens/BOARD/NAMESPACE/ID       root's, or also the managers' group's; the manager's --tokens
 //!  /run/fpga/claims/ID/{token,managers}      one container has the folder ID; the folder above is root's
 //!  /var/lib/kubelet/plugins/fpga-scheduling.io/{lib/,fpga.icd,allocations.json}
 //! ```
@@ -12,7 +12,7 @@ use crate::allocations::{AllocationId, Claim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, fchown};
 use std::path::{Path, PathBuf};
 
 /// File name of a manager's socket in its folder.
@@ -35,6 +35,11 @@ pub(crate) const ICD_IN_CONTAINER: &str = "/etc/OpenCL/vendors/fpga.icd";
 const PRIVATE: u32 = 0o700;
 /// Mode of folders that a container's user, whoever that is, may read.
 const READABLE: u32 = 0o755;
+/// Mode of the managers' folder where managers are not root's: their group makes folders in it, and nobody removes
+/// those of others.
+const SHARED: u32 = 0o1775;
+/// Mode of folders with tokens that the managers' group may read.
+const OF_GROUP: u32 = 0o750;
 
 /// The folders of the plugin on the node.
 #[derive(Debug, Clone)]
@@ -43,6 +48,8 @@ pub(crate) struct Layout {
     pub(crate) run: PathBuf,
     /// `/var/lib/kubelet/plugins/fpga-scheduling.io`
     pub(crate) plugin: PathBuf,
+    /// Group of managers that are not root's. It may read tokens and make boards' folders.
+    pub(crate) managers_gid: Option<u32>,
 }
 
 impl Layout {
@@ -51,15 +58,29 @@ impl Layout {
     /// # Errors
     /// A folder can't be made.
     pub(crate) fn make(&self) -> io::Result<()> {
-        for (folder, mode) in [
-            (self.managers(), READABLE),
-            (self.tokens(), PRIVATE),
-            (self.claims(), PRIVATE),
-            (self.library_folder(), READABLE),
-        ] {
+        for (folder, mode) in [(self.claims(), PRIVATE), (self.library_folder(), READABLE)] {
             make_folder(&folder, mode)?;
         }
-        Ok(())
+        self.make_for_managers(&self.managers(), READABLE, SHARED)?;
+        self.make_for_managers(&self.tokens(), PRIVATE, OF_GROUP)
+    }
+
+    /// Makes the folder of a board's tokens if there is none: a manager starts only where it can read it.
+    ///
+    /// # Errors
+    /// The folder can't be made.
+    pub(crate) fn make_tokens_folder(&self, board: &str) -> io::Result<()> {
+        let folder = self.tokens().join(board);
+        if folder.is_dir() { Ok(()) } else { self.make_for_managers(&folder, PRIVATE, OF_GROUP) }
+    }
+
+    /// Makes a folder of the managers: with the first mode where they are root's, else with the second one and their
+    /// group.
+    fn make_for_managers(&self, folder: &Path, of_root: u32, of_group: u32) -> io::Result<()> {
+        let Some(gid) = self.managers_gid else { return make_folder(folder, of_root) };
+        make_folder(folder, PRIVATE)?;
+        chown(folder, None, Some(gid))?;
+        fs::set_permissions(folder, Permissions::from_mode(of_group))
     }
 
     pub(crate) fn managers(&self) -> PathBuf {
@@ -100,9 +121,9 @@ impl Layout {
     /// # Errors
     /// The library can't be read, or the copy can't be written.
     pub(crate) fn install_library(&self, library: &Path) -> io::Result<()> {
-        replace(&self.library_folder().join(LIBRARY), &fs::read(library)?, 0o755)?;
+        replace(&self.library_folder().join(LIBRARY), &fs::read(library)?, 0o755, None)?;
         let icd = format!("{LIBRARY_IN_CONTAINER}/{LIBRARY}\n");
-        replace(&self.icd(), icd.as_bytes(), 0o644)
+        replace(&self.icd(), icd.as_bytes(), 0o644, None)
     }
 
     pub(crate) fn make_claim_folder(&self, id: &AllocationId) -> io::Result<()> {
@@ -121,9 +142,10 @@ impl Layout {
         for board in &claim.boards {
             let file = self.token(board, id, claim);
             let of_tenant = file.parent().unwrap_or(&file);
-            make_folder(&self.tokens().join(board), PRIVATE)?;
-            make_folder(of_tenant, PRIVATE)?;
-            replace(&file, claim.token.secret().as_bytes(), 0o600)?;
+            self.make_for_managers(&self.tokens().join(board), PRIVATE, OF_GROUP)?;
+            self.make_for_managers(of_tenant, PRIVATE, OF_GROUP)?;
+            let mode = if self.managers_gid.is_some() { 0o640 } else { 0o600 };
+            replace(&file, claim.token.secret().as_bytes(), mode, self.managers_gid)?;
         }
         let managers: String = claim
             .boards
@@ -131,8 +153,8 @@ impl Layout {
             .map(|board| format!("unix:{MANAGERS_IN_CONTAINER}/{board}/{SOCKET}\n"))
             .collect();
         let folder = self.claim(id);
-        replace(&folder.join("token"), claim.token.secret().as_bytes(), 0o644)?;
-        replace(&folder.join("managers"), managers.as_bytes(), 0o644)
+        replace(&folder.join("token"), claim.token.secret().as_bytes(), 0o644, None)?;
+        replace(&folder.join("managers"), managers.as_bytes(), 0o644, None)
     }
 
     /// Removes the token from the managers of the claim's boards.
@@ -202,9 +224,10 @@ fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
 }
 
 /// Writes a file that readers see either as it was or whole. Managers skip files whose names begin with a dot.
-fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+fn replace(path: &Path, bytes: &[u8], mode: u32, gid: Option<u32>) -> io::Result<()> {
     let partial = path.with_file_name(format!(".{}.partial", name(path)));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&partial)?;
+    fchown(&file, None, gid)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     fs::rename(&partial, path)
@@ -221,6 +244,7 @@ fn unless_missing(result: io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::allocations::{Owner, Token};
+    use std::os::unix::fs::MetadataExt as _;
 
     fn mk_claim(boards: &[&str]) -> Claim {
         let owner = Owner {
@@ -234,9 +258,13 @@ mod tests {
     }
 
     fn mk_layout(folder: &Path) -> Layout {
-        let layout = Layout { run: folder.join("run"), plugin: folder.join("plugin") };
+        let layout = Layout { run: folder.join("run"), plugin: folder.join("plugin"), managers_gid: None };
         layout.make().unwrap();
         layout
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
     }
 
     #[test]
@@ -265,9 +293,27 @@ mod tests {
     fn only_root_enters_the_folders_of_tokens_and_of_claims() {
         let folder = tempfile::tempdir().unwrap();
         let layout = mk_layout(folder.path());
-        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(layout.tokens()), mode(layout.claims())), (0o700, 0o700));
-        assert_eq!(mode(layout.managers()), 0o755);
+        assert_eq!((mode(&layout.tokens()), mode(&layout.claims())), (0o700, 0o700));
+        assert_eq!(mode(&layout.managers()), 0o755);
+    }
+
+    #[test]
+    fn the_managers_group_reads_tokens_and_makes_boards_folders_and_nobody_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let gid = nix::unistd::getgid().as_raw();
+        let layout = Layout { managers_gid: Some(gid), ..mk_layout(folder.path()) };
+        layout.make().unwrap();
+        layout.make_tokens_folder("b1").unwrap();
+        let (id, claim) = (AllocationId::of("a1"), mk_claim(&["b0"]));
+        layout.make_claim_folder(&id).unwrap();
+        layout.grant(&id, &claim).unwrap();
+        let token = layout.token("b0", &id, &claim);
+        let of_tenant = token.parent().unwrap();
+        for path in [&layout.tokens(), &layout.tokens().join("b1"), &layout.tokens().join("b0"), of_tenant] {
+            assert_eq!((mode(path), fs::metadata(path).unwrap().gid()), (0o750, gid), "{}", path.display());
+        }
+        assert_eq!((mode(&token), fs::metadata(&token).unwrap().gid()), (0o640, gid));
+        assert_eq!((mode(&layout.managers()), mode(&layout.claims())), (0o1775, 0o700));
     }
 
     #[test]

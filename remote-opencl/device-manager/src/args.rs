@@ -1,9 +1,11 @@
-//! The command line: four commands, each with its own arguments, and the exit status of errors.
+//! The command line: its commands, each with its own arguments, and the exit status of errors.
 
+use crate::boards::BoardsArgs;
 use crate::build_bitstream::BuildBitstreamArgs;
 use crate::exec::ExecArgs;
 use crate::isolation::child::TenantProcessArgs;
 use crate::serve::ServeArgs;
+use crate::supervise::SuperviseArgs;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -18,6 +20,8 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<ServeArgs>),
+    Supervise(Box<SuperviseArgs>),
+    Boards(BoardsArgs),
     Exec(ExecArgs),
     BuildBitstream(BuildBitstreamArgs),
     #[command(hide = true)]
@@ -30,6 +34,8 @@ impl Args {
     pub fn run(self) -> ExitCode {
         match self.command {
             Command::Serve(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
+            Command::Supervise(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
+            Command::Boards(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
             Command::BuildBitstream(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
             Command::TenantProcess(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
             // Like env(1) and timeout(1), `exec` has a status of its own that tells its failures from the

@@ -5,6 +5,7 @@
 //! loader only, never through this project's own ICD.
 
 pub mod args;
+mod boards;
 mod build_bitstream;
 mod config;
 mod connections;
@@ -26,5 +27,6 @@ mod scrape;
 mod serve;
 mod server;
 mod signals;
+mod supervise;
 mod tenant_args;
 mod tokens;

@@ -1,5 +1,10 @@
 //! The HTTP server of `/metrics`, `/healthz` and `/readyz`, on its own thread.
 
+mod address;
+
+pub use address::MetricsAddress;
+
+use address::MetricsListener;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +16,6 @@ use fpga_session::health::Health;
 use fpga_session::shutdown::Shutdown;
 use prometheus_client::registry::Registry;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 use tracing::warn;
@@ -23,19 +27,31 @@ use tracing::warn;
 /// # Errors
 /// The system's error if the address can't be bound or the thread can't be started.
 pub fn start(
-    address: SocketAddr,
+    address: &MetricsAddress,
     registry: Registry,
     shutdown: Shutdown,
     health: Health,
-) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    let bound = listener.local_addr()?;
+) -> io::Result<MetricsAddress> {
+    serve(address, app(registry, shutdown, health))
+}
+
+/// Serves `app` on `address` until the process ends, on a thread of its own. Returns the bound address.
+///
+/// # Errors
+/// The system's error if the address can't be bound or the thread can't be started.
+pub fn serve(address: &MetricsAddress, app: Router) -> io::Result<MetricsAddress> {
+    let (listener, bound) = address.bind()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("metrics".to_owned()).spawn(move || {
         let served = runtime.block_on(async move {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            axum::serve(listener, app(registry, shutdown, health)).await
+            match listener {
+                MetricsListener::Tcp(listener) => {
+                    axum::serve(tokio::net::TcpListener::from_std(listener)?, app).await
+                }
+                MetricsListener::Unix(listener) => {
+                    axum::serve(tokio::net::UnixListener::from_std(listener)?, app).await
+                }
+            }
         });
         if let Err(error) = served {
             warn!(%error, "Metrics are not served any more");

@@ -15,8 +15,9 @@ use crate::server::{self, Ended};
 use crate::signals::{self, AtEnd};
 pub use args::ServeArgs;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use args::Reconfiguration;
+use clap::{Args as _, Command};
 use fpga_hook::Reporter;
 use fpga_session::builds::Builds;
 use fpga_session::catalogue::Catalogue;
@@ -38,6 +39,7 @@ use fpga_session::trace::Trace;
 use fpga_vendor as vendor;
 use fpga_vendor::runtime::Runtime;
 use prometheus_client::registry::Registry;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +73,7 @@ impl ServeArgs {
             listen,
             ready_file,
             runtime,
+            device,
             device_id,
             vendor,
             board,
@@ -133,6 +136,7 @@ impl ServeArgs {
 
         let (listeners, bound) = listen.bind(shared_memory, &at_end)?;
         let common = Common {
+            devices: device,
             slots,
             reconfiguration_time,
             source_as_bitstream,
@@ -159,11 +163,12 @@ impl ServeArgs {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry, &device_id);
         metrics.slots.set(i64::from(slots.get()));
-        let platforms = entered.load()?;
+        let devices = device.among(&entered.load()?)?;
+        let (platform, first_device) = devices.first().copied().unzip();
         let facts = DeviceFacts {
             id: device_id,
             vendor: vendor.unwrap_or_else(|| runtime.vendor().to_owned()),
-            platform: platforms.first().map(|platform| platform_name(*platform)).unwrap_or_default(),
+            platform: platform.map(platform_name).unwrap_or_default(),
             board,
             shell,
             slots: slots.get(),
@@ -185,7 +190,8 @@ impl ServeArgs {
             builds: builds.clone(),
         }
         .register(&mut registry);
-        if let Some(address) = metrics_listen {
+        let metrics_are_served = metrics_listen.is_some();
+        if let Some(address) = &metrics_listen {
             let bound = metrics_server::start(address, registry, shutdown.clone(), health.clone())
                 .with_context(|| format!("--metrics-listen {address}"))?;
             info!(%bound, "Serving metrics");
@@ -208,6 +214,7 @@ impl ServeArgs {
             Reconfiguration::Full => QuiesceLock::whole(confinement.clone()),
         };
         let sessions = sessions::Config {
+            devices: device,
             board,
             dispatcher: Arc::new(dispatcher),
             gate: Arc::new(gate.may_reconfigure),
@@ -239,11 +246,9 @@ impl ServeArgs {
             listeners::say_ready(path, &bound)
                 .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
         }
-        if reporter.is_some() || metrics_listen.is_some() {
+        if reporter.is_some() || metrics_are_served {
             health.report_to(config.sessions.reports.clone()).context("cannot start a thread")?;
-            let device =
-                platforms.first().and_then(|platform| vendor::devices(*platform).ok()?.first().copied());
-            if let Some(device) = device
+            if let Some(device) = first_device
                 && !stuck_timeout.is_zero()
             {
                 let isolate = if isolation.is_some() { Isolate::Process } else { Isolate::Protocol };
@@ -275,6 +280,15 @@ impl ServeArgs {
         at_end.drop_all();
         Ok(())
     }
+}
+
+/// Checks arguments of `serve` without running it.
+///
+/// # Errors
+/// The message that `serve` would end with.
+pub fn check(arguments: &[OsString]) -> anyhow::Result<()> {
+    let command = ServeArgs::augment_args(Command::new("serve").no_binary_name(true));
+    command.try_get_matches_from(arguments).map(drop).map_err(|error| anyhow!("{}", error.render()))
 }
 
 /// The limits of what clients make the manager hold, from the flags or from the memory that the process may use.

@@ -26,6 +26,7 @@ struct Words {
     never_ends: AtomicU64,
     hold_markers: AtomicU64,
     held: AtomicU64,
+    unplugged: AtomicU64,
 }
 
 impl Controls {
@@ -89,6 +90,15 @@ impl Controls {
     /// Sets whether markers wait, as they do where kernels keep all threads of a runtime busy.
     pub fn hold_markers(self, hold: bool) {
         self.0.hold_markers.store(hold.into(), Ordering::SeqCst);
+    }
+
+    /// Sets whether the runtime lists no device, as if the board were not there.
+    pub fn unplugged(self, unplugged: bool) {
+        self.0.unplugged.store(unplugged.into(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_unplugged(self) -> bool {
+        self.0.unplugged.load(Ordering::SeqCst) != 0
     }
 
     pub(crate) fn count_load(self) {

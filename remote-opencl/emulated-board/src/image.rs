@@ -34,6 +34,7 @@ pub fn insert(table: &mut cl::cl_icd_dispatch) {
     table.clEnqueueNDRangeKernel = Some(clEnqueueNDRangeKernel);
     table.clEnqueueReadBuffer = Some(clEnqueueReadBuffer);
     table.clFlush = Some(clFlush);
+    table.clGetDeviceIDs = Some(clGetDeviceIDs);
 }
 
 unsafe extern "C" fn clCreateProgramWithBinary(
@@ -175,4 +176,21 @@ unsafe extern "C" fn clFlush(queue: cl::cl_command_queue) -> cl::cl_int {
     let Some(call) = theirs().and_then(|theirs| theirs.clFlush) else { return cl::CL_INVALID_OPERATION };
     // SAFETY: the argument is the caller's, unchanged.
     unsafe { call(queue) }
+}
+
+unsafe extern "C" fn clGetDeviceIDs(
+    platform: cl::cl_platform_id,
+    kind: cl::cl_device_type,
+    num_entries: cl::cl_uint,
+    devices: *mut cl::cl_device_id,
+    num_devices: *mut cl::cl_uint,
+) -> cl::cl_int {
+    if Controls::of_this_process().is_unplugged() {
+        return cl::CL_DEVICE_NOT_FOUND;
+    }
+    let Some(call) = theirs().and_then(|theirs| theirs.clGetDeviceIDs) else {
+        return cl::CL_INVALID_OPERATION;
+    };
+    // SAFETY: the arguments are the caller's, unchanged.
+    unsafe { call(platform, kind, num_entries, devices, num_devices) }
 }

@@ -7,6 +7,7 @@ use crate::dispatcher::Dispatcher;
 use crate::gate::{Gate, MayReconfigure};
 use crate::health::Health;
 use crate::includes::Includes;
+use crate::inventory::BoardDevices;
 use crate::metrics::Metrics;
 use crate::programs::Sources;
 use crate::quiesce::QuiesceLock;
@@ -20,6 +21,8 @@ use std::time::Duration;
 /// The parts and settings of one device manager. Clones share the parts.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// The devices of the runtime that are the board.
+    pub devices: BoardDevices,
     /// Decides which tasks run.
     pub dispatcher: Arc<Dispatcher>,
     /// Bitstreams by digest.
@@ -60,6 +63,7 @@ impl Config {
     #[must_use]
     pub fn without_listeners(dispatcher: Dispatcher, settings: Settings, store: Arc<BitstreamStore>) -> Self {
         Self {
+            devices: BoardDevices::All,
             dispatcher: Arc::new(dispatcher),
             store,
             catalogue: Arc::default(),

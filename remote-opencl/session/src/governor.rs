@@ -20,7 +20,7 @@ mod budget;
 mod limits;
 
 pub use budget::{Budget, Hold, Watch};
-pub use limits::{LEAST_BYTES, Limits, default_limit, default_store_limit};
+pub use limits::{LEAST_BYTES, Limits, default_limit, default_store_limit, limit_of, store_limit_of};
 
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use std::sync::Arc;

@@ -1,7 +1,10 @@
 //! The platforms and devices of the vendor's runtime, read once. They are sent in each Welcome, and give
 //! device ids their meaning.
 
+mod board_devices;
 mod probe;
+
+pub use board_devices::{BoardDevices, InvalidBoardDevices, PciAddress};
 
 use bytes::Bytes;
 use fpga_protocol::segments::STORAGE_ALIGNMENT;
@@ -69,29 +72,40 @@ pub enum InventoryError {
     /// The runtime has no device.
     #[error("the OpenCL runtime has no device; check --runtime")]
     NoDevice,
+    /// The runtime has devices, but not the one that was chosen.
+    #[error(
+        "the OpenCL runtime has no device {wanted}, but {count} others; `fpga-device-manager boards` lists them"
+    )]
+    OtherDevices {
+        /// The chosen device.
+        wanted: BoardDevices,
+        /// Number of devices of the runtime.
+        count: usize,
+    },
 }
 
 impl Inventory {
-    /// Loads the runtime that the environment names and reads all its platforms and devices.
+    /// Loads the runtime that the environment names and reads the platforms and devices of the board.
     ///
     /// # Errors
-    /// [`InventoryError`], if the runtime can't be loaded, fails, or has no device.
-    pub fn read() -> Result<Self, InventoryError> {
+    /// [`InventoryError`], if the runtime can't be loaded, fails, or has no such device.
+    pub fn read(board: BoardDevices) -> Result<Self, InventoryError> {
         vendor::load()?;
         let mut inventory =
             Self { platforms: Vec::new(), devices: Vec::new(), storage_alignment: OnceLock::new() };
-        for platform in vendor::platforms().map_err(InventoryError::Platforms)? {
-            inventory.add(platform);
+        let mut platforms = vendor::platforms().map_err(InventoryError::Platforms)?;
+        platforms.retain(|platform| !is_own(*platform));
+        let chosen = board.among(&platforms)?;
+        for platform in platforms {
+            let devices = chosen.iter().filter(|(of, _)| *of == platform).map(|(_, device)| *device);
+            inventory.add(platform, devices);
         }
-        if inventory.devices.is_empty() { Err(InventoryError::NoDevice) } else { Ok(inventory) }
+        Ok(inventory)
     }
 
-    fn add(&mut self, platform: PlatformId) {
-        if vendor::platform_info(platform, ICD_SUFFIX).is_ok_and(|suffix| suffix.starts_with(OWN_SUFFIX)) {
-            return;
-        }
+    fn add(&mut self, platform: PlatformId, of_board: impl Iterator<Item = DeviceId>) {
         let mut devices = Vec::new();
-        for vendor in vendor::devices(platform).unwrap_or_default() {
+        for vendor in of_board {
             let id = self.devices.len() as u64 + 1;
             self.devices.push(Device { id, vendor, platform: self.platforms.len() });
             devices.push(v1::Device { id, info: answers_of(vendor) });
@@ -139,6 +153,11 @@ impl Inventory {
         info.map(|info| String::from_utf8_lossy(&info.value).trim_end_matches('\0').to_owned())
             .unwrap_or_default()
     }
+}
+
+/// Whether the platform is one of this project's own.
+fn is_own(platform: PlatformId) -> bool {
+    vendor::platform_info(platform, ICD_SUFFIX).is_ok_and(|suffix| suffix.starts_with(OWN_SUFFIX))
 }
 
 /// All answers of the vendor about a device that can be forwarded.

@@ -316,6 +316,7 @@ fn shared(
     // bytes of all tenants together.
     let governor = Governor::below(Box::new(gate.clone()), setup.memory);
     let config = Config {
+        devices: setup.common.devices,
         catalogue,
         reports,
         health: manager.2.clone(),

@@ -15,6 +15,7 @@ use fpga_session::command_ring::CommandRing;
 use fpga_session::confine::ConfineBuilds;
 use fpga_session::governor::Limits;
 use fpga_session::health::LaunchOutcome;
+use fpga_session::inventory::BoardDevices;
 use fpga_session::locality::Credentials;
 use fpga_session::metrics::Counted;
 use fpga_session::quota::Quota;
@@ -160,6 +161,8 @@ pub struct Setup {
 /// Settings of all tenant processes of a manager.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Common {
+    /// The devices of the runtime that are the board.
+    pub devices: BoardDevices,
     /// Number of slots of the device.
     pub slots: std::num::NonZeroU32,
     /// Time that a reconfiguration takes in the model.

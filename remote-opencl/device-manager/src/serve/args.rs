@@ -5,6 +5,7 @@ use super::isolation::IsolationArgs;
 use super::listeners::ListenerArgs;
 use crate::config::SharedMemory;
 use crate::log::{DEFAULT_FILTER, LogArgs};
+use crate::metrics_server::MetricsAddress;
 use crate::tenant_args::TenantArgs;
 use clap::{Args, ValueEnum};
 use fpga_hook::Endpoint;
@@ -12,8 +13,8 @@ use fpga_net::duration;
 use fpga_net::size;
 use fpga_session::command_ring::CommandRing;
 use fpga_session::confine::ConfineBuilds;
+use fpga_session::inventory::BoardDevices;
 use fpga_vendor::runtime::Runtime;
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +37,11 @@ pub struct ServeArgs {
     /// The board's OpenCL runtime: `pocl`, `intel-fpga`, `intel-cpu`, or the path of an ICD.
     #[arg(long, env = "FPGA_RUNTIME", default_value = "pocl")]
     pub(super) runtime: Runtime,
+
+    /// The devices of the runtime that are this board: `all`, an index from 0, or a PCI address. The command `boards`
+    /// lists them.
+    #[arg(long, env = "FPGA_DEVICE", default_value = "all")]
+    pub(super) device: BoardDevices,
 
     /// Id of the device on its node.
     #[arg(long, env = "FPGA_DEVICE_ID", default_value = "dm0")]
@@ -98,9 +104,9 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_COLLECTOR_TOKEN_FILE", value_name = "PATH", requires = "collector")]
     pub(super) collector_token_file: Option<PathBuf>,
 
-    /// Serve /metrics, /healthz and /readyz on this address.
-    #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
-    pub(super) metrics_listen: Option<SocketAddr>,
+    /// Serve /metrics, /healthz and /readyz on this address: `ADDRESS:PORT` or `unix:/PATH`.
+    #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
+    pub(super) metrics_listen: Option<MetricsAddress>,
 
     /// How long the tasks of a client that has gone may still run. After that --isolate process ends the tenant's
     /// process. Without it the device is reported unhealthy, and the manager drains and ends with status 1, to be

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::dependencies::{DependencyTracker, EventId, Fence, Item, QueueId, QueueOrder};
 use crate::governor::Budget;
 use crate::helper_thread::HelperThread;
-use crate::inventory::Inventory;
+use crate::inventory::{BoardDevices, Inventory};
 use crate::queue::Queue;
 use crate::quiesce::QuiesceLock;
 use crate::report::Report;
@@ -49,7 +49,7 @@ impl Setup {
     fn new() -> Self {
         // Read once: a runtime may list no device while another thread loads it.
         static INVENTORY: OnceLock<Inventory> = OnceLock::new();
-        let device = INVENTORY.get_or_init(|| Inventory::read().unwrap()).device(1).unwrap();
+        let device = INVENTORY.get_or_init(|| Inventory::read(BoardDevices::All).unwrap()).device(1).unwrap();
         let context = Arc::new(Context::new(vec![device], Vec::new()).unwrap());
         let queue = Arc::new(Queue::new(context.clone(), device, 0).unwrap());
         let buffer = Arc::new(Buffer::new(context, opencl_sys::CL_MEM_READ_WRITE, SIZE).unwrap());

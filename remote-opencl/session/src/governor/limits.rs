@@ -37,22 +37,29 @@ impl Limits {
 /// runtime and the manager itself.
 #[must_use]
 pub fn default_limit(store_limit: u64) -> u64 {
-    clients_part(process_memory(), store_limit)
+    limit_of(process_memory(), store_limit)
 }
 
 /// Default limit of the store of bitstreams: a quarter of the process's memory, at most 1 GiB. The store's
 /// bytes are in the memory of the process, and also in a folder if one is given.
 #[must_use]
 pub fn default_store_limit() -> u64 {
-    (process_memory() / 4).min(1 << 30)
+    store_limit_of(process_memory())
+}
+
+/// As [`default_store_limit`], for a process that may use this memory.
+#[must_use]
+pub fn store_limit_of(memory: u64) -> u64 {
+    (memory / 4).min(1 << 30)
 }
 
 fn process_memory() -> u64 {
     MemoryLimit::of_this_process().map_or(UNKNOWN_MEMORY_BYTES, |limit| limit.bytes)
 }
 
-/// The part of clients. If a flag gives the store more than half of the memory, clients get their part of one
-/// half.
-pub(super) fn clients_part(memory: u64, store_limit: u64) -> u64 {
+/// As [`default_limit`], for a process that may use this memory. If a flag gives the store more than half of the
+/// memory, clients get their part of one half.
+#[must_use]
+pub fn limit_of(memory: u64, store_limit: u64) -> u64 {
     (memory - store_limit.min(memory / 2)) / 4 * 3
 }

@@ -1,4 +1,4 @@
-use super::limits::clients_part;
+use super::limits::limit_of;
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -198,10 +198,10 @@ fn what_clients_and_the_store_may_have_leaves_the_runtime_a_part_of_any_memory()
     const GIB: u64 = 1 << 30;
     for memory in [GIB / 2, GIB, 4 * GIB, 64 * GIB] {
         for store in [0, (memory / 4).min(GIB), memory / 2] {
-            let clients = clients_part(memory, store);
+            let clients = limit_of(memory, store);
             assert!(clients + store <= memory - memory / 8, "{memory} with a store of {store}");
         }
-        assert!(clients_part(memory, u64::MAX) >= memory / 4, "a store's limit leaves clients something");
+        assert!(limit_of(memory, u64::MAX) >= memory / 4, "a store's limit leaves clients something");
     }
     assert!(default_store_limit() <= GIB);
 }

@@ -35,10 +35,10 @@ impl Shared {
     /// State without sessions.
     ///
     /// # Errors
-    /// [`InventoryError`], if the runtime can't be loaded or has no device.
+    /// [`InventoryError`], if the runtime can't be loaded or has no such device.
     pub fn new(config: Config, governor: Governor, shutdown: Shutdown) -> Result<Self, InventoryError> {
         Ok(Self {
-            inventory: Inventory::read()?,
+            inventory: Inventory::read(config.devices)?,
             router: Router::default(),
             quotas: Quotas::new(config.settings.clone(), config.metrics.clone(), governor.clone()),
             sides: SideSocket::default(),
