@@ -300,6 +300,7 @@ impl State {
             devices: devices.collect(),
             bitstreams,
             buckets,
+            plugin: None,
             left_out: LeftOut::default(),
         }
     }

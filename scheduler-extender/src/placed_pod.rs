@@ -1,9 +1,9 @@
 //! The fields of a watched pod that expectations need: UID, owner, node, and time of the binding. All others are
 //! skipped when decoded. Of a pod that asks for no FPGA only the name and UID are kept.
 
+use fpga_core::board_request::BoardRequest;
 use fpga_core::expected_load::PlacedPod;
-use fpga_core::names::ACCELERATED_RESOURCE;
-use fpga_core::requirement::{InitContainer, PodText, Requirement};
+use fpga_core::requirement::{PodText, Requirement};
 use fpga_core::signals::AskedKind;
 use fpga_core::units::WallTime;
 use k8s_openapi::NamespaceResourceScope;
@@ -108,10 +108,9 @@ struct Spec {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default)]
 struct Container {
     resources: Option<Resources>,
-    restart_policy: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -152,11 +151,11 @@ impl From<Wire> for WatchedPod {
 impl Wire {
     fn placement(&self) -> Placement {
         let (metadata, spec) = (&self.metadata, &self.spec);
+        let containers = spec.containers.iter().chain(&spec.init_containers).flatten();
         let asked = Requirement::of_pod(PodText {
             labels: pairs(metadata.labels.as_ref()),
             annotations: pairs(metadata.annotations.as_ref()),
-            containers: &of_all(spec.containers.as_deref(), Container::accelerated),
-            init_containers: &of_all(spec.init_containers.as_deref(), Container::as_init),
+            containers: &containers.filter_map(Container::boards).collect::<Vec<_>>(),
         });
         let asked = match asked {
             Ok(None) => return Placement::NotOurs,
@@ -185,21 +184,11 @@ fn pairs(map: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (&str, 
 }
 
 impl Container {
-    /// The quantity of the managed resource that the container requests. Request and limit of such a resource are
-    /// equal.
-    fn accelerated(&self) -> Option<&str> {
+    /// The boards that the container asks for.
+    fn boards(&self) -> Option<BoardRequest<'_>> {
         let resources = self.resources.as_ref()?;
-        let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
-        maps.into_iter().flatten().find_map(|map| map.get(ACCELERATED_RESOURCE)).map(String::as_str)
+        BoardRequest::among(pairs(resources.limits.as_ref()).chain(pairs(resources.requests.as_ref())))
     }
-
-    fn as_init(&self) -> Option<InitContainer<'_>> {
-        Some(InitContainer::new(self.accelerated()?, self.restart_policy.as_deref()))
-    }
-}
-
-fn of_all<'c, T>(containers: Option<&'c [Container]>, of: impl FnMut(&'c Container) -> Option<T>) -> Vec<T> {
-    containers.unwrap_or_default().iter().filter_map(of).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult, Reply, Writer,
 };
-use fpga_core::decide::{AntiHerd, Candidate, DecisionRules, NodeScore, filter, prioritize_expecting};
+use fpga_core::decide::{AntiHerd, Candidate, DecisionRules, NodeScore, filter_for, prioritize_expecting};
 use fpga_core::expected_load::{Expected, MAX_ASSUMED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Asked, RecordedAnswer, Verb as RecordedVerb};
@@ -135,7 +135,7 @@ fn decide_filter(
     asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;
+    let verdicts = filter_for(pod.owner(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
     let sources = sources(&found);
     let kept = kept(app, &found);
     drop(known);
@@ -227,7 +227,7 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
             asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
-            let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;
+            let verdicts = filter_for(pod.owner(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
             let names = offered.iter().map(|candidate| candidate.node.as_str());
             let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
             record(app, Verb::Preempt, at, &pod, (&asked, &policy.rules, names), kept(app, &found), decided);

@@ -9,15 +9,6 @@ use fpga_core::node_state::{DeviceState, NodeState};
 use fpga_core::requirement::Requirement;
 use std::cmp::Reverse;
 
-/// A container's wish.
-#[derive(Debug, Clone, Copy)]
-pub struct Wish<'a> {
-    /// What each of the boards must meet.
-    pub requirement: &'a Requirement,
-    /// Number of different boards.
-    pub boards: u32,
-}
-
 /// The instances on the boards of a node.
 pub trait Occupation {
     /// Number of instances that the board with this id has. The instance that asks does not count.
@@ -26,43 +17,40 @@ pub trait Occupation {
 
 /// The reason why a container gets no boards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Shortage {
-    /// No board passes the query.
-    #[error("{0}")]
-    None(Rejection),
-    /// Fewer boards than wanted pass the query.
-    #[error("{wanted} boards are wanted, and {fitting} of this node meet the requirement")]
-    TooFew {
-        /// Number of boards wanted.
-        wanted: u32,
-        /// Number of boards that pass the query.
-        fitting: usize,
-    },
+#[error("{}{rejection}", many(*.boards))]
+pub struct Shortage {
+    /// The reason why too few boards may be given.
+    pub rejection: Rejection,
+    /// Number of different boards that are wanted.
+    pub boards: u32,
 }
 
-/// The ids of the boards that a container gets, best first. A board with `limit` instances or more is taken only where
-/// no other one is left: the load never refuses a container.
+fn many(boards: u32) -> String {
+    if boards == 1 { String::new() } else { format!("{boards} boards of this node are wanted: ") }
+}
+
+/// The ids of the boards that a container gets, best first: as many different ones as it requires. A board with `limit`
+/// instances or more is taken only where no other one is left: the number of containers never refuses one.
 ///
 /// # Errors
 /// [`Shortage`], if not enough boards pass the query.
 pub fn choose<'s>(
-    wish: Wish<'_>,
+    requirement: &Requirement,
     state: &'s NodeState,
     occupation: &impl Occupation,
     limit: u32,
 ) -> Result<Vec<&'s str>, Shortage> {
-    let fitting = matching_boards(wish.requirement, state).map_err(Shortage::None)?;
-    let wanted = usize::try_from(wish.boards).unwrap_or(usize::MAX);
-    if fitting.len() < wanted {
-        return Err(Shortage::TooFew { wanted: wish.boards, fitting: fitting.len() });
-    }
+    let wanted = requirement.boards.max(1);
+    let fitting = matching_boards(requirement, state)
+        .map_err(|rejection| Shortage { rejection, boards: wanted })?;
     let mut boards: Vec<_> = fitting.into_iter().filter_map(|number| state.devices.get(number)).collect();
     boards.sort_by_cached_key(|board| {
         let instances = occupation.instances(&board.id);
         let is_full = instances >= limit;
-        let resident = Reverse(resident(wish.requirement, state, board));
-        (is_full, resident, per_mille_used(state, board), instances, &board.id)
+        let resident = Reverse(resident(requirement, state, board));
+        (is_full, resident, state.utilization(board), instances, &board.id)
     });
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     Ok(boards.into_iter().take(wanted).map(|board| board.id.as_str()).collect())
 }
 
@@ -71,18 +59,12 @@ fn resident(requirement: &Requirement, state: &NodeState, board: &DeviceState) -
     requirement.bitstreams.iter().filter(|id| state.holds(board, id).is_yes()).count()
 }
 
-/// Used part of the slot time of the state's window.
-fn per_mille_used(state: &NodeState, board: &DeviceState) -> u64 {
-    let capacity = state.window.0.saturating_mul(board.slots.into()).max(1);
-    board.usage.0.saturating_mul(1000) / capacity
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use fpga_core::device::Health;
-    use fpga_core::node_state::{Buckets, LeftOut, RecentBitstream};
-    use fpga_core::units::{Millis, WallTime};
+    use fpga_core::fixtures::{mk_asked, mk_bitstream, mk_board, mk_plugin, mk_state};
+    use fpga_core::units::Millis;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -92,61 +74,20 @@ mod tests {
         }
     }
 
-    /// An idle, healthy board with four slots and the bitstreams with these indexes.
-    fn mk_board(id: &str, loaded: &[u32]) -> DeviceState {
-        DeviceState {
-            id: id.into(),
-            vendor: "intel".into(),
-            platform: String::new(),
-            board: "a10".into(),
-            shell: "1".into(),
-            slots: 4,
-            loaded: loaded.to_vec(),
-            usage: Millis::ZERO,
-            reconfiguration: Millis::ZERO,
-            queued: 0,
-            health: Health::Healthy,
-        }
-    }
-
     /// A node with these boards; bitstream 0 is `sobel`, 1 is `mm`.
     fn mk_node(boards: Vec<DeviceState>) -> NodeState {
-        let bitstream = |name: &str| RecentBitstream {
-            name: Some(name.into()),
-            digest: None,
-            last_used_ago: Millis::ZERO,
-        };
-        NodeState {
-            boot: 1,
-            seq: 1,
-            heartbeat: Millis::from_secs(60),
-            measured_at: WallTime(0),
-            window: Millis::from_secs(60),
-            usage: Millis::ZERO,
-            reconfiguration: Millis::ZERO,
-            devices: boards,
-            bitstreams: vec![bitstream("sobel"), bitstream("mm")],
-            buckets: Buckets {
-                bucket: Millis::from_secs(10),
-                usage: Vec::new(),
-                reconfiguration: Vec::new(),
-            },
-            left_out: LeftOut::default(),
-        }
-    }
-
-    fn asks_for(bitstream: &str) -> Requirement {
-        Requirement { bitstreams: vec![bitstream.parse().unwrap()], ..Requirement::default() }
+        let bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)];
+        NodeState { devices: boards, bitstreams, ..mk_state() }
     }
 
     fn first(requirement: &Requirement, state: &NodeState, occupation: &BTreeMap<&str, u32>) -> String {
-        choose(Wish { requirement, boards: 1 }, state, occupation, 16).unwrap()[0].to_owned()
+        choose(requirement, state, occupation, 16).unwrap()[0].to_owned()
     }
 
     #[test]
     fn each_step_of_the_order_decides_where_the_steps_before_it_are_equal() {
         let busy = |id, seconds| DeviceState { usage: Millis::from_secs(seconds), ..mk_board(id, &[]) };
-        let asked = asks_for("sobel");
+        let asked = mk_asked(&["sobel"]);
         let nobody = BTreeMap::new();
         let resident = mk_node(vec![
             mk_board("a", &[]),
@@ -168,8 +109,8 @@ mod tests {
         let state = mk_node(vec![mk_board("a", &[]), mk_board("b", &[]), mk_board("c", &[])]);
         let mut occupation: BTreeMap<&str, u32> = BTreeMap::new();
         for _ in 0..9 {
-            let asked = asks_for("sobel");
-            let chosen = choose(Wish { requirement: &asked, boards: 1 }, &state, &occupation, 16).unwrap()[0];
+            let asked = mk_asked(&["sobel"]);
+            let chosen = choose(&asked, &state, &occupation, 16).unwrap()[0];
             *occupation.entry(chosen).or_default() += 1;
         }
         assert_eq!(occupation, [("a", 3), ("b", 3), ("c", 3)].into());
@@ -178,14 +119,30 @@ mod tests {
     #[test]
     fn too_few_boards_are_told_with_the_reason() {
         let sick = DeviceState { health: Health::Unhealthy, ..mk_board("b", &[]) };
-        let state = mk_node(vec![mk_board("a", &[]), sick]);
+        let busy = DeviceState { usage: Millis::from_secs(1200), ..mk_board("c", &[]) };
+        let state = mk_node(vec![mk_board("a", &[]), sick, busy]);
         let nobody: BTreeMap<&str, u32> = BTreeMap::new();
-        let any = Requirement::default();
-        let two = Wish { requirement: &any, boards: 2 };
-        assert_eq!(choose(two, &state, &nobody, 16), Err(Shortage::TooFew { wanted: 2, fitting: 1 }));
+        let of = |boards, max_utilization: Option<&str>| {
+            let max_utilization = max_utilization.map(|text| text.parse().unwrap());
+            let asked = Requirement { boards, max_utilization, ..Requirement::default() };
+            choose(&asked, &state, &nobody, 16).map_err(|shortage| shortage.rejection)
+        };
+        assert_eq!(of(2, None), Ok(vec!["a", "c"]));
+        assert_eq!(of(3, None), Err(Rejection::Unhealthy));
+        assert_eq!(of(4, None), Err(Rejection::TooFewBoards));
+        assert_eq!(of(2, Some("0.9")), Err(Rejection::Utilization));
+        assert_eq!(of(1, Some("0.9")), Ok(vec!["a"]));
+        let text = Shortage { rejection: Rejection::TooFewBoards, boards: 4 }.to_string();
+        assert_eq!(text, "4 boards of this node are wanted: too few FPGA devices meet the requirements");
         let xilinx = Requirement { vendor: Some("xilinx".into()), ..Requirement::default() };
-        let one = Wish { requirement: &xilinx, boards: 1 };
-        assert_eq!(choose(one, &state, &nobody, 16), Err(Shortage::None(Rejection::Vendor)));
+        let none = choose(&xilinx, &state, &nobody, 16);
+        assert_eq!(none, Err(Shortage { rejection: Rejection::Vendor, boards: 1 }));
+    }
+
+    #[test]
+    fn a_board_without_instances_left_refuses_no_container_that_is_on_the_node() {
+        let state = NodeState { plugin: Some(mk_plugin(&[("a", 16, 16)])), ..mk_node(vec![mk_board("a", &[])]) };
+        assert_eq!(first(&mk_asked(&[]), &state, &[("a", 16)].into()), "a");
     }
 
     proptest! {
@@ -208,13 +165,14 @@ mod tests {
             let requirement = Requirement {
                 vendor: VENDORS.get(vendor).map(|vendor| (*vendor).to_owned()),
                 slots,
+                boards: wanted,
                 ..Requirement::default()
             };
             let occupation: BTreeMap<&str, u32> = IDS.into_iter().zip(instances).collect();
             let fits = |board: &&DeviceState| board.health == Health::Healthy && board.slots >= slots
                 && requirement.vendor.as_deref().is_none_or(|vendor| vendor == board.vendor);
             let fitting: Vec<&str> = state.devices.iter().filter(fits).map(|board| board.id.as_str()).collect();
-            match choose(Wish { requirement: &requirement, boards: wanted }, &state, &occupation, 16) {
+            match choose(&requirement, &state, &occupation, 16) {
                 Ok(chosen) => {
                     prop_assert_eq!(chosen.len(), wanted as usize);
                     prop_assert!(chosen.iter().all(|id| fitting.contains(id)));

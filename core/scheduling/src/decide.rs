@@ -9,7 +9,7 @@ mod tests;
 use crate::boards_now::BoardsNow;
 use crate::expected_load::{Expected, loads};
 use crate::locality::Wanted;
-use crate::matching::{Matcher, Rejection, UnlabelledNodes};
+use crate::matching::{Matcher, Rejection, UnlabelledNodes, is_kept_off};
 use crate::node_facts::NodeFacts;
 use crate::per_slot::PerSlot;
 use crate::rank::ranks;
@@ -179,6 +179,19 @@ pub fn filter(
     rules: &DecisionRules,
     now: MonotonicTime,
 ) -> FilterDecision {
+    filter_for(None, asked, candidates, rules, now)
+}
+
+/// Decides which of `candidates` meet the requirement `asked` of a pod whose controller has the UID `owner`. A node
+/// whose plugin could not serve pods of that controller is rejected.
+#[must_use]
+pub fn filter_for(
+    owner: Option<&str>,
+    asked: &Requirement,
+    candidates: &[Candidate<'_>],
+    rules: &DecisionRules,
+    now: MonotonicTime,
+) -> FilterDecision {
     let matcher = Matcher::of(asked);
     let verdict = |candidate: &Candidate<'_>| match candidate {
         // The boards of the node are unknown, so a bitstream that is valid on some boards only is not valid here.
@@ -191,6 +204,9 @@ pub fn filter(
         None => Err(Rejection::UnknownNode),
         Some(node) => {
             matcher.matches(node, rules.unlabelled)?;
+            if owner.is_some_and(|owner| is_kept_off(node, owner)) {
+                return Err(Rejection::KeptOff);
+            }
             if rules.stale.exclude() && node.knowledge.fresh(now).is_none() {
                 return Err(Rejection::NotFresh);
             }

@@ -6,6 +6,7 @@
 
 pub mod bitstream;
 pub mod board_kind;
+pub mod board_request;
 pub(crate) mod boards_now;
 pub mod catalog;
 pub mod decide;
@@ -29,9 +30,10 @@ pub mod signals;
 pub mod staleness;
 pub(crate) mod ternary;
 pub mod units;
+pub mod utilization;
 pub mod window;
 
 mod steps;
 
-#[cfg(test)]
-mod fixtures;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixtures;

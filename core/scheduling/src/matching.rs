@@ -1,4 +1,5 @@
-//! Whether a node meets a pod's requirement (S-1). Kind of board and total slots decide, never the load.
+//! Whether a node meets a pod's requirement (S-1): kind of board, total slots, number of boards, and an instance left on
+//! each of them. The measured load decides only for a pod that says so by `max-utilization`.
 
 mod held;
 
@@ -6,7 +7,7 @@ use crate::bitstream::BitstreamId;
 use crate::device::Health;
 use crate::node_facts::NodeFacts;
 use crate::node_labels::NodeLabels;
-use crate::node_state::{DeviceState, NodeState};
+use crate::node_state::{DeviceState, Heartbeat, NodeState};
 use crate::requirement::Requirement;
 use crate::signals::Key;
 use crate::staleness::{Knowledge, Received};
@@ -45,6 +46,16 @@ pub enum Rejection {
     Unhealthy,
     /// Each part of the requirement is met by some board, but no board meets all of them.
     NoSingleDevice,
+    /// Fewer boards meet the requirement than the pod asks for.
+    TooFewBoards,
+    /// The boards that meet the requirement are used more than the pod allows.
+    Utilization,
+    /// The boards that meet the requirement have as many containers as they may have.
+    NoInstance,
+    /// The node plugin, without which no container starts, does not report.
+    PluginLate,
+    /// The node plugin could not serve pods of the same controller, for a reason that does not pass.
+    KeptOff,
     /// The node's state is not fresh and the stale policy excludes such nodes.
     NotFresh,
     /// The pod's requirement could not be parsed, so no node is known to meet it.
@@ -69,7 +80,7 @@ pub struct InvalidUnlabelledNodes(String);
 
 impl Rejection {
     /// All reasons.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 19] = [
         Self::UnknownNode,
         Self::Unlabelled,
         Self::NoDevice,
@@ -82,6 +93,11 @@ impl Rejection {
         Self::NotLoaded,
         Self::Unhealthy,
         Self::NoSingleDevice,
+        Self::TooFewBoards,
+        Self::Utilization,
+        Self::NoInstance,
+        Self::PluginLate,
+        Self::KeptOff,
         Self::NotFresh,
         Self::Misunderstood,
     ];
@@ -102,10 +118,42 @@ impl Rejection {
             Self::Slots => "FPGA device has too few slots",
             Self::Unhealthy => "FPGA device is unhealthy",
             Self::NoSingleDevice => "no single FPGA device meets all requirements",
+            Self::TooFewBoards => "too few FPGA devices meet the requirements",
+            Self::Utilization => "FPGA device is used more than the pod's max-utilization",
+            Self::NoInstance => "FPGA device has as many containers as it may have",
+            Self::PluginLate => "FPGA node plugin does not answer",
+            Self::KeptOff => "FPGA node plugin could not serve this workload a moment ago",
             Self::NotFresh => "FPGA state of the node is not fresh",
             Self::Misunderstood => {
                 "what the pod asks of an FPGA can't be understood (see kubectl fpga explain)"
             }
+        }
+    }
+
+    /// Whether only a change of the node's boards or of the pod could end the reason: no load that goes and no board
+    /// that answers again.
+    #[must_use]
+    pub const fn is_permanent(self) -> bool {
+        match self {
+            Self::NoDevice
+            | Self::Vendor
+            | Self::Board
+            | Self::Shell
+            | Self::Platform
+            | Self::Slots
+            | Self::InvalidBitstream
+            | Self::NoSingleDevice
+            | Self::TooFewBoards
+            | Self::Misunderstood => true,
+            Self::UnknownNode
+            | Self::Unlabelled
+            | Self::NotLoaded
+            | Self::Unhealthy
+            | Self::Utilization
+            | Self::NoInstance
+            | Self::PluginLate
+            | Self::KeptOff
+            | Self::NotFresh => false,
         }
     }
 }
@@ -135,7 +183,8 @@ impl<'a> Matcher<'a> {
     }
 
     /// Checks whether `node` meets the requirement. The boards of a stale state still count. A node is not rejected
-    /// for something that its state may have left out.
+    /// for something that its state may have left out. So many boards as the pod asks for must meet the requirement,
+    /// each of them with an instance left.
     ///
     /// # Errors
     /// The [`Rejection`] if the node does not meet the requirement.
@@ -154,28 +203,36 @@ impl<'a> Matcher<'a> {
         let ids: Vec<&BitstreamId> =
             self.deciding.iter().filter(|(_, key)| may_have(key)).map(|(id, _)| *id).collect();
         let boards = Boards { asked: self.asked, state, held: Held::of(&ids, state) };
-        if (0..).zip(&state.devices).any(|(number, device)| {
-            device.health == Health::Healthy && boards.meets_all_but_health(number, device).may_be()
-        }) {
-            return Ok(());
+        let wanted = boards.wanted();
+        if boards.free().take(wanted).count() < wanted {
+            return Err(boards.why_too_few());
         }
-        Err(boards.why_none())
+        match &state.plugin {
+            Some(plugin) if plugin.heartbeat == Heartbeat::Late => Err(Rejection::PluginLate),
+            _ => Ok(()),
+        }
     }
 }
 
-/// The healthy boards of `state` that meet the requirement, as indexes of [`NodeState::devices`]. Each is one that the
-/// filter lets the node pass for.
+/// The boards of `state` that a container with the requirement may get, as indexes of [`NodeState::devices`]: at least
+/// as many as it asks for. A board with as many containers as it may have is among them, since the container is on the
+/// node already.
 ///
 /// # Errors
-/// The [`Rejection`] if no board meets the requirement.
+/// The [`Rejection`] if fewer boards than asked for may be given.
 pub fn matching_boards(asked: &Requirement, state: &NodeState) -> Result<Vec<usize>, Rejection> {
     let deciding = Matcher::of(asked).deciding;
     let ids: Vec<&BitstreamId> = deciding.iter().map(|(id, _)| *id).collect();
     let boards = Boards { asked, state, held: Held::of(&ids, state) };
-    let healthy = (0..).zip(&state.devices).filter(|(_, device)| device.health == Health::Healthy);
-    let meeting = healthy.filter(|(number, device)| boards.meets_all_but_health(*number, device).may_be());
-    let numbers: Vec<usize> = meeting.map(|(number, _)| number).collect();
-    if numbers.is_empty() { Err(boards.why_none()) } else { Ok(numbers) }
+    let numbers: Vec<usize> = boards.usable().map(|(number, _)| number).collect();
+    if numbers.len() < boards.wanted() { Err(boards.why_too_few()) } else { Ok(numbers) }
+}
+
+/// Whether the node plugin of `node` told that it can't serve pods of this controller.
+#[must_use]
+pub fn is_kept_off(node: &NodeFacts, owner: &str) -> bool {
+    let Knowledge::Known(received) = &node.knowledge else { return false };
+    received.state().plugin.as_ref().is_some_and(|plugin| plugin.report.kept_off.contains(owner))
 }
 
 /// The boards of one node and the requirement that they are matched against.
@@ -186,7 +243,35 @@ struct Boards<'a> {
 }
 
 impl Boards<'_> {
-    fn meets_all_but_health(&self, number: usize, device: &DeviceState) -> Ternary {
+    /// Number of boards that a container needs.
+    fn wanted(&self) -> usize {
+        usize::try_from(self.asked.boards.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// The boards of the requested kind, healthy or not, whatever their load.
+    fn meeting(&self) -> impl Iterator<Item = (usize, &DeviceState)> {
+        (0..).zip(&self.state.devices).filter(|(number, device)| self.meets(*number, device).may_be())
+    }
+
+    /// The boards that answer, for their managers and for the node plugin.
+    fn answering(&self) -> impl Iterator<Item = (usize, &DeviceState)> {
+        self.meeting().filter(|(_, device)| device.health == Health::Healthy && self.state.offers(device))
+    }
+
+    /// The boards that answer and whose utilization the pod allows.
+    fn usable(&self) -> impl Iterator<Item = (usize, &DeviceState)> {
+        let allowed = |device: &DeviceState| {
+            self.asked.max_utilization.is_none_or(|most| self.state.utilization(device) <= most)
+        };
+        self.answering().filter(move |(_, device)| allowed(device))
+    }
+
+    /// The usable boards that have an instance left.
+    fn free(&self) -> impl Iterator<Item = (usize, &DeviceState)> {
+        self.usable().filter(|(_, device)| self.state.has_instances_left(device))
+    }
+
+    fn meets(&self, number: usize, device: &DeviceState) -> Ternary {
         if !self.is_kind(device).may_be() {
             return Ternary::No;
         }
@@ -224,9 +309,9 @@ impl Boards<'_> {
         Ternary::all(self.asked.loaded.iter().map(|id| self.held.on(number, id)))
     }
 
-    /// The first part of the requirement that no board meets; if some board meets each part, the reason is that no
-    /// single board meets all of them.
-    fn why_none(&self) -> Rejection {
+    /// The first part of the requirement that no board meets, or the first condition after which too few boards are
+    /// left.
+    fn why_too_few(&self) -> Rejection {
         let (asked, devices) = (self.asked, &self.state.devices);
         let none = |meets: &dyn Fn(usize, &DeviceState) -> Ternary| {
             !(0..).zip(devices).any(|(number, device)| meets(number, device).may_be())
@@ -250,10 +335,16 @@ impl Boards<'_> {
             Rejection::InvalidBitstream
         } else if none(&|number, _| self.holds_all(number)) {
             Rejection::NotLoaded
-        } else if !none(&|number, device| self.meets_all_but_health(number, device)) {
-            Rejection::Unhealthy
-        } else {
+        } else if self.meeting().next().is_none() {
             Rejection::NoSingleDevice
+        } else if self.meeting().count() < self.wanted() {
+            Rejection::TooFewBoards
+        } else if self.answering().count() < self.wanted() {
+            Rejection::Unhealthy
+        } else if self.usable().count() < self.wanted() {
+            Rejection::Utilization
+        } else {
+            Rejection::NoInstance
         }
     }
 }
@@ -287,7 +378,12 @@ fn labels_match(
     }
     // There are no labels for these.
     let beyond_labels =
-        [(asked.platform.is_some(), Rejection::Platform), (!asked.loaded.is_empty(), Rejection::NotLoaded)];
+        [
+            (asked.platform.is_some(), Rejection::Platform),
+            (!asked.loaded.is_empty(), Rejection::NotLoaded),
+            (asked.boards > 1, Rejection::TooFewBoards),
+            (asked.max_utilization.is_some(), Rejection::Utilization),
+        ];
     match beyond_labels.into_iter().find(|(asked, _)| *asked) {
         Some((_, rejection)) if unlabelled == UnlabelledNodes::Reject => return Err(rejection),
         _ => {}

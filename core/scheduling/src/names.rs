@@ -16,6 +16,12 @@ pub const SLOTS_ANNOTATION: &str = "fpga-scheduling.io/slots";
 /// Pod annotation: bitstreams that must be in slots of the board already, written as in [`BITSTREAMS_ANNOTATION`]
 /// (B-6).
 pub const LOADED_ANNOTATION: &str = "fpga-scheduling.io/loaded-bitstreams";
+/// Pod annotation: utilization of a board, from 0 to 1, above which the board is not considered.
+pub const MAX_UTILIZATION_ANNOTATION: &str = "fpga-scheduling.io/max-utilization";
+/// Pod annotation, written by the node plugin: the boards of the pod's containers, comma-separated.
+pub const BOARDS_ANNOTATION: &str = "fpga-scheduling.io/boards";
+/// Prefix of our labels, annotations and resources.
+pub const OWN_PREFIX: &str = "fpga-scheduling.io/";
 /// The managed resource: kube-scheduler calls the extender for pods that request it.
 pub const ACCELERATED_RESOURCE: &str = "fpga-scheduling.io/accelerated";
 
@@ -25,6 +31,12 @@ pub const VENDOR_ALIAS: &str = "blastfunction.io/vendor";
 pub const BOARD_ALIAS: &str = "blastfunction.io/device";
 /// Pod annotation with BlastFunction's prefix, alias of [`PLATFORM_ANNOTATION`] (B-6).
 pub const PLATFORM_ALIAS: &str = "blastfunction.io/platform";
+/// Pod annotation with BlastFunction's prefix, alias of [`SLOTS_ANNOTATION`].
+pub const SLOTS_ALIAS: &str = "blastfunction.io/slots";
+/// Pod annotation with BlastFunction's prefix, alias of [`LOADED_ANNOTATION`].
+pub const LOADED_ALIAS: &str = "blastfunction.io/loaded-bitstreams";
+/// Pod annotation with BlastFunction's prefix, alias of [`MAX_UTILIZATION_ANNOTATION`].
+pub const MAX_UTILIZATION_ALIAS: &str = "blastfunction.io/max-utilization";
 /// Pod annotation of BlastFunction: name of the bitstream (B-7).
 pub const ACCELERATOR_ALIAS: &str = "blastfunction.io/accelerator";
 /// Pod annotation of BlastFunction: digest of the bitstream (B-7).

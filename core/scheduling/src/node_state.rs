@@ -6,17 +6,20 @@
 mod buckets;
 pub mod codec;
 mod left_out;
+mod plugin;
 #[cfg(test)]
 mod tests;
 
 pub use buckets::Buckets;
 pub use codec::{EncodeError, Encoded, Unreadable, decode, encode, encode_whole};
 pub use left_out::{IN_SLOT_LEFT_OUT, LeftOut};
+pub use plugin::{Heartbeat, Instances, InvalidReport, MAX_KEPT_OFF, PluginReport, PluginState};
 
 use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
 use crate::device::{Health, UNKNOWN_SLOTS};
 use crate::ternary::Ternary;
 use crate::units::{Millis, WallTime};
+use crate::utilization::Utilization;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -62,6 +65,9 @@ pub struct NodeState {
     /// Usage and reconfiguration of the window in time slices.
     #[serde(rename = "window")]
     pub buckets: Buckets,
+    /// The node plugin; `None` if the boards are wired by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<PluginState>,
     /// Parts that the text form left out to fit its bound.
     #[serde(default, skip_serializing_if = "LeftOut::is_nothing")]
     pub left_out: LeftOut,
@@ -188,6 +194,26 @@ impl NodeState {
             true => Ternary::Unknown,
             false => (device.platform == platform).into(),
         }
+    }
+
+    /// Used part of the slot time that `device` had in the window. `device` must belong to this state.
+    #[must_use]
+    pub fn utilization(&self, device: &DeviceState) -> Utilization {
+        Utilization::of(device.usage.0, self.window.0.saturating_mul(device.slots.into()))
+    }
+
+    /// Whether the node plugin can give `device` to containers now. `device` must belong to this state. Where boards
+    /// are wired by hand, nothing speaks against it.
+    #[must_use]
+    pub fn offers(&self, device: &DeviceState) -> bool {
+        self.plugin.as_ref().is_none_or(|plugin| plugin.report.boards.contains_key(&device.id))
+    }
+
+    /// Whether one more container may have `device`. `device` must belong to this state.
+    #[must_use]
+    pub fn has_instances_left(&self, device: &DeviceState) -> bool {
+        let boards = self.plugin.as_ref().map(|plugin| &plugin.report.boards);
+        boards.and_then(|boards| boards.get(&device.id)).is_none_or(|instances| instances.are_left())
     }
 
     /// Usage of the window that ends `age` after the measurement, provided that nothing has run since.

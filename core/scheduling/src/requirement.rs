@@ -2,11 +2,14 @@
 
 use crate::bitstream::{BitstreamId, InvalidBitstreamId};
 use crate::board_kind::BoardKind;
+use crate::board_request::{BoardRequest, OtherResources};
 use crate::names::{
     ACCELERATED_RESOURCE, ACCELERATOR_ALIAS, ACCELERATOR_HASH_ALIAS, ALIAS_PREFIX, BITSTREAMS_ANNOTATION,
-    BOARD_ALIAS, BOARD_LABEL, LOADED_ANNOTATION, PLATFORM_ALIAS, PLATFORM_ANNOTATION, SHELL_LABEL,
-    SLOTS_ANNOTATION, VENDOR_ALIAS, VENDOR_LABEL,
+    BOARD_ALIAS, BOARD_LABEL, LOADED_ALIAS, LOADED_ANNOTATION, MAX_UTILIZATION_ALIAS,
+    MAX_UTILIZATION_ANNOTATION, PLATFORM_ALIAS, PLATFORM_ANNOTATION, SHELL_LABEL, SLOTS_ALIAS, SLOTS_ANNOTATION,
+    VENDOR_ALIAS, VENDOR_LABEL,
 };
+use crate::utilization::{InvalidUtilization, Utilization};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of bitstreams that one annotation names.
@@ -14,7 +17,7 @@ pub const MAX_BITSTREAMS: usize = 64;
 /// Maximum length of the name of a vendor, board, shell or platform, in bytes.
 pub const MAX_KIND_BYTES: usize = 1024;
 
-/// The requirement of a pod. One single device must meet all of it.
+/// The requirement of a pod. Each of its boards must meet all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {
     /// Vendor of the board; any vendor if absent.
@@ -26,8 +29,14 @@ pub struct Requirement {
     /// OpenCL platform of the board (B-6); any platform if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// Number of slots that the device must have in total, free or not (S-7).
+    /// Number of slots that each board must have in total, free or not (S-7).
     pub slots: u32,
+    /// Number of different boards that a container needs, from 1: the most that any container of the pod asks for.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub boards: u32,
+    /// Utilization above which a board is not considered; any utilization if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_utilization: Option<Utilization>,
     /// Bitstreams that the pod uses. A node that has them scores better; a node is rejected only if they are not valid
     /// on it.
     pub bitstreams: Vec<BitstreamId>,
@@ -47,28 +56,9 @@ pub struct PodText<'a, L, A> {
     pub labels: L,
     /// Annotations of the pod.
     pub annotations: A,
-    /// Quantity of [`ACCELERATED_RESOURCE`] as written, for each container that requests the resource.
-    pub containers: &'a [&'a str],
-    /// Init containers that request the resource, in the order of their start.
-    pub init_containers: &'a [InitContainer<'a>],
-}
-
-/// An init container that requests [`ACCELERATED_RESOURCE`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InitContainer<'a> {
-    /// Quantity as written.
-    pub quantity: &'a str,
-    /// Whether the container ends before the next one starts.
-    pub lifetime: Lifetime,
-}
-
-/// How long an init container holds its resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lifetime {
-    /// Until it ends; the next container starts afterwards.
-    UntilDone,
-    /// As long as the pod runs: a native sidecar, `restartPolicy: Always`.
-    Pod,
+    /// What each container asks for, init containers included. The container that asks for most counts: containers may
+    /// share boards.
+    pub containers: &'a [BoardRequest<'a>],
 }
 
 /// The reason why a pod's requirement cannot be parsed.
@@ -94,22 +84,25 @@ pub enum InvalidRequirement {
         "annotation {SLOTS_ANNOTATION}: {0:?} is no number of slots; write a whole number from 1, for example \"2\""
     )]
     Slots(String),
-    /// The quantity of the managed resource is not a whole number up to `u32::MAX`.
-    #[error("resource {ACCELERATED_RESOURCE}: the quantity must be a whole number of slots, for example 1")]
+    /// The quantity of the resource is not a whole number up to `u32::MAX`.
+    #[error("resource {ACCELERATED_RESOURCE}: the quantity must be a whole number of boards, for example 1")]
     Quantity,
-}
-
-impl<'a> InitContainer<'a> {
-    /// An init container with this `restartPolicy`.
-    #[must_use]
-    pub fn new(quantity: &'a str, restart_policy: Option<&str>) -> Self {
-        let lifetime = if restart_policy == Some("Always") { Lifetime::Pod } else { Lifetime::UntilDone };
-        Self { quantity, lifetime }
-    }
+    /// The annotation is not a [`Utilization`].
+    #[error("annotation {MAX_UTILIZATION_ANNOTATION}: {0}")]
+    MaxUtilization(#[from] InvalidUtilization),
+    /// A container asks for two of our resources.
+    #[error("a container asks for two resources of fpga-scheduling.io; write one of them, with the number of boards")]
+    TwoResources,
+    /// Two vendors are asked for.
+    #[error(
+        "boards of {0:?} and of {1:?} are asked for; a pod gets boards of one vendor: write one resource, and no label \
+         that contradicts it"
+    )]
+    TwoVendors(String, String),
 }
 
 impl Default for Requirement {
-    /// Any board with a slot.
+    /// One board of any kind with a slot.
     fn default() -> Self {
         Self {
             vendor: None,
@@ -117,6 +110,8 @@ impl Default for Requirement {
             shell: None,
             platform: None,
             slots: 1,
+            boards: 1,
+            max_utilization: None,
             bitstreams: Vec::new(),
             loaded: Vec::new(),
             valid_on: Vec::new(),
@@ -152,7 +147,11 @@ impl Requirement {
                 LOADED_ANNOTATION => found.loaded = Some(value),
                 PLATFORM_ANNOTATION => found.platform = Some(value),
                 SLOTS_ANNOTATION => found.slots = Some(value),
+                MAX_UTILIZATION_ANNOTATION => found.max_utilization = Some(value),
                 PLATFORM_ALIAS => found.platform_alias = Some(value),
+                SLOTS_ALIAS => found.slots_alias = Some(value),
+                LOADED_ALIAS => found.loaded_alias = Some(value),
+                MAX_UTILIZATION_ALIAS => found.max_utilization_alias = Some(value),
                 VENDOR_ALIAS => found.vendor_alias = Some(value),
                 BOARD_ALIAS => found.board_alias = Some(value),
                 ACCELERATOR_ALIAS => found.accelerator = Some(value),
@@ -162,8 +161,7 @@ impl Requirement {
             }
             found.is_fpga_pod = true;
         }
-        let asks_resource = !pod.containers.is_empty() || !pod.init_containers.is_empty();
-        if !found.is_fpga_pod && !asks_resource {
+        if !found.is_fpga_pod && pod.containers.is_empty() {
             return Ok(None);
         }
         let given = |what, own: Option<&str>, alias: Option<&str>| {
@@ -173,17 +171,19 @@ impl Requirement {
                 value => Ok(value.map(str::to_owned)),
             }
         };
+        let vendor = given("vendor", found.vendor, found.vendor_alias)?;
+        let slots = found.slots.or(found.slots_alias);
+        let max_utilization = found.max_utilization.or(found.max_utilization_alias);
         Ok(Some(Self {
-            vendor: given("vendor", found.vendor, found.vendor_alias)?,
+            vendor: vendor_with(vendor, pod.containers)?,
             board: given("board", found.board, found.board_alias)?,
             shell: given("shell version", found.shell, None)?,
             platform: given("platform", found.platform, found.platform_alias)?,
-            slots: match found.slots {
-                Some(text) => slots_annotation(text)?,
-                None => slots(pod.containers, pod.init_containers)?,
-            },
+            slots: slots.map_or(Ok(1), slots_annotation)?,
+            boards: boards(pod.containers)?,
+            max_utilization: max_utilization.map(str::parse).transpose()?,
             bitstreams: found.wanted_bitstreams()?,
-            loaded: bitstreams(LOADED_ANNOTATION, found.loaded.unwrap_or_default())?,
+            loaded: bitstreams(LOADED_ANNOTATION, found.loaded.or(found.loaded_alias).unwrap_or_default())?,
             valid_on: Vec::new(),
         }))
     }
@@ -204,6 +204,10 @@ struct Found<'p> {
     loaded: Option<&'p str>,
     platform: Option<&'p str>,
     slots: Option<&'p str>,
+    max_utilization: Option<&'p str>,
+    slots_alias: Option<&'p str>,
+    loaded_alias: Option<&'p str>,
+    max_utilization_alias: Option<&'p str>,
     platform_alias: Option<&'p str>,
     vendor_alias: Option<&'p str>,
     board_alias: Option<&'p str>,
@@ -246,23 +250,44 @@ fn slots_annotation(text: &str) -> Result<u32, InvalidRequirement> {
     slots.ok_or_else(|| InvalidRequirement::Slots(text.chars().take(40).collect()))
 }
 
-/// Counts slots as kube-scheduler counts resources. Containers and sidecars run together. The other init containers
-/// run one after the other before the containers, each beside the sidecars that started before it.
-fn slots(containers: &[&str], init_containers: &[InitContainer<'_>]) -> Result<u32, InvalidRequirement> {
-    let quantity = |text: &str| text.parse::<u32>().map_err(|_| InvalidRequirement::Quantity);
-    let (mut sidecars, mut initialising) = (0_u32, 0_u32);
-    for container in init_containers {
-        let beside_sidecars = sidecars.saturating_add(quantity(container.quantity)?);
-        match container.lifetime {
-            Lifetime::UntilDone => initialising = initialising.max(beside_sidecars),
-            Lifetime::Pod => sidecars = beside_sidecars,
+/// The most boards that a container asks for; a pod that asks by label or annotation only needs one.
+fn boards(containers: &[BoardRequest<'_>]) -> Result<u32, InvalidRequirement> {
+    let mut most = 1;
+    for container in containers {
+        if container.others == OtherResources::Some {
+            return Err(InvalidRequirement::TwoResources);
+        }
+        let boards = container.quantity.parse::<u32>().map_err(|_| InvalidRequirement::Quantity)?;
+        most = most.max(boards);
+    }
+    Ok(most)
+}
+
+/// The vendor of the label, or that of the containers' resources.
+fn vendor_with(
+    label: Option<String>,
+    containers: &[BoardRequest<'_>],
+) -> Result<Option<String>, InvalidRequirement> {
+    let mut vendor = label;
+    for of_resource in containers.iter().filter_map(|container| container.resource.vendor()) {
+        match &vendor {
+            Some(vendor) if vendor != of_resource => {
+                return Err(InvalidRequirement::TwoVendors(vendor.clone(), of_resource.to_owned()));
+            }
+            Some(_) => {}
+            None => vendor = Some(of_resource.to_owned()),
         }
     }
-    let mut running = sidecars;
-    for container in containers {
-        running = running.saturating_add(quantity(container)?);
-    }
-    Ok(running.max(initialising).max(1))
+    Ok(vendor)
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 #[cfg(test)]
@@ -280,8 +305,7 @@ mod tests {
         let pod = PodText {
             labels: labels.iter().copied(),
             annotations: annotations.iter().copied(),
-            containers,
-            init_containers: &[],
+            containers: &containers.iter().map(|quantity| BoardRequest::of_any_vendor(quantity)).collect::<Vec<_>>(),
         };
         Requirement::of_pod(pod).map_err(|error| error.to_string())
     }
@@ -336,10 +360,10 @@ mod tests {
     #[test]
     fn labels_ask_for_a_board() {
         let labels = [(VENDOR_LABEL, "intel"), (BOARD_LABEL, "a10"), (SHELL_LABEL, "1.2")];
-        let asked = of(&labels, &[], &["2", "1"]).unwrap().unwrap();
+        let asked = of(&labels, &[], &["1"]).unwrap().unwrap();
         assert_eq!(
-            (asked.vendor.as_deref(), asked.board.as_deref(), asked.shell.as_deref(), asked.slots),
-            (Some("intel"), Some("a10"), Some("1.2"), 3)
+            (asked.vendor.as_deref(), asked.board.as_deref(), asked.shell.as_deref()),
+            (Some("intel"), Some("a10"), Some("1.2"))
         );
     }
 
@@ -383,30 +407,42 @@ mod tests {
         }
     }
 
-    /// Number of slots of a pod with these containers and init containers; `+` marks a sidecar.
-    fn slots_of(containers: &[&str], init_containers: &[&'static str]) -> u32 {
-        let init = |text: &&'static str| match text.strip_prefix('+') {
-            Some(quantity) => InitContainer::new(quantity, Some("Always")),
-            None => InitContainer::new(text, None),
+    #[test]
+    fn the_quantity_is_the_number_of_boards_of_the_container_that_asks_for_most() {
+        let boards = |containers: &[&str]| of(&[], &[], containers).unwrap().unwrap().boards;
+        assert_eq!((boards(&["1"]), boards(&["0"]), boards(&["1", "3", "2"])), (1, 1, 3));
+        let slots = of(&[], &[(SLOTS_ANNOTATION, "2")], &["3"]).unwrap().unwrap();
+        assert_eq!((slots.boards, slots.slots), (3, 2), "slots are those of each board");
+    }
+
+    #[test]
+    fn a_resource_of_a_vendor_asks_for_boards_of_that_vendor() {
+        let asks = |labels: Pairs<'_>, resources: &[&[&'static str]]| {
+            let container = |names: &&[&'static str]| BoardRequest::among(names.iter().map(|name| (*name, "1")));
+            let containers: Vec<_> = resources.iter().filter_map(container).collect();
+            let pod = PodText { labels: labels.iter().copied(), annotations: [], containers: &containers };
+            Requirement::of_pod(pod).map(|asked| asked.unwrap().vendor)
         };
-        let init_containers: Vec<_> = init_containers.iter().map(init).collect();
-        let pod = PodText { labels: [], annotations: [], containers, init_containers: &init_containers };
-        Requirement::of_pod(pod).unwrap().unwrap().slots
+        const INTEL: &str = "fpga-scheduling.io/intel";
+        const XILINX: &str = "fpga-scheduling.io/xilinx";
+        assert_eq!(asks(&[], &[&[INTEL]]), Ok(Some("intel".into())));
+        assert_eq!(asks(&[(VENDOR_LABEL, "intel")], &[&[INTEL], &[ACCELERATED_RESOURCE]]), Ok(Some("intel".into())));
+        let two = Err(InvalidRequirement::TwoVendors("intel".into(), "xilinx".into()));
+        assert_eq!(asks(&[(VENDOR_LABEL, "intel")], &[&[XILINX]]), two);
+        assert_eq!(asks(&[], &[&[INTEL], &[XILINX]]), two);
+        assert_eq!(asks(&[], &[&[INTEL, ACCELERATED_RESOURCE]]), Err(InvalidRequirement::TwoResources));
     }
 
     #[test]
-    fn init_containers_count_one_by_one() {
-        assert_eq!(slots_of(&["1"], &["2", "3"]), 3);
-        assert_eq!(slots_of(&[], &["0"]), 1);
-    }
-
-    #[test]
-    fn sidecars_count_as_kube_scheduler_counts_them() {
-        assert_eq!(slots_of(&["1"], &["+1"]), 2, "sidecar and container run together");
-        assert_eq!(slots_of(&["1", "1"], &["+1", "+2"]), 5);
-        assert_eq!(slots_of(&["1"], &["+2", "4"]), 6, "the init container runs beside the sidecar before it");
-        assert_eq!(slots_of(&["1"], &["4", "+2"]), 4, "the init container has ended when the sidecar starts");
-        assert_eq!(slots_of(&["3"], &["+1", "2", "+1", "1"]), 5);
+    fn utilization_slots_and_loaded_bitstreams_have_aliases() {
+        let annotations = [(MAX_UTILIZATION_ALIAS, "0.5"), (SLOTS_ALIAS, "2"), (LOADED_ALIAS, "mm")];
+        let asked = of(&[], &annotations, &[]).unwrap().unwrap();
+        assert_eq!(asked.max_utilization, Some("0.5".parse().unwrap()));
+        assert_eq!((asked.slots, asked.loaded), (2, vec!["mm".parse().unwrap()]));
+        let ours = of(&[], &[(MAX_UTILIZATION_ANNOTATION, "0.9"), (MAX_UTILIZATION_ALIAS, "0.5")], &[]);
+        assert_eq!(ours.unwrap().unwrap().max_utilization, Some("0.9".parse().unwrap()));
+        let error = of(&[], &[(MAX_UTILIZATION_ANNOTATION, "90%")], &[]).unwrap_err();
+        assert!(error.contains("max-utilization") && error.contains("\"0.9\""), "{error}");
     }
 
     proptest! {

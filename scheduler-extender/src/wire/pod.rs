@@ -3,8 +3,8 @@
 use super::limits::{MAX_NAME_BYTES, MAX_UID_BYTES};
 use super::malformed::{Malformed, check_length};
 use super::text::{Few, OurPairs, Text};
-use fpga_core::names::ACCELERATED_RESOURCE;
-use fpga_core::requirement::{InitContainer, InvalidRequirement, PodText, Requirement};
+use fpga_core::board_request::BoardRequest;
+use fpga_core::requirement::{InvalidRequirement, PodText, Requirement};
 use serde::Deserialize;
 
 /// Most containers, and most owners, of a pod.
@@ -53,12 +53,9 @@ struct Spec<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Container<'a> {
     #[serde(borrow, default)]
     resources: Option<Resources<'a>>,
-    #[serde(borrow, default)]
-    restart_policy: Option<Text<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -115,13 +112,12 @@ impl Pod<'_> {
         let labels = metadata.and_then(|metadata| metadata.labels.as_ref());
         let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
         let spec = self.spec.as_ref();
-        let containers = spec.map_or(&[][..], |spec| all(&spec.containers));
-        let init_containers = spec.map_or(&[][..], |spec| all(&spec.init_containers));
+        let lists = spec.into_iter().flat_map(|spec| [&spec.containers, &spec.init_containers]);
+        let all = lists.flatten().flat_map(|Few(containers)| containers);
         Requirement::of_pod(PodText {
             labels: labels.into_iter().flat_map(OurPairs::iter),
             annotations: annotations.into_iter().flat_map(OurPairs::iter),
-            containers: &containers.iter().filter_map(Container::accelerated).collect::<Vec<_>>(),
-            init_containers: &init_containers.iter().filter_map(Container::as_init).collect::<Vec<_>>(),
+            containers: &all.filter_map(Container::boards).collect::<Vec<_>>(),
         })
     }
 
@@ -130,23 +126,12 @@ impl Pod<'_> {
     }
 }
 
-fn all<'s, 'a>(containers: &'s Option<Few<Container<'a>, MOST>>) -> &'s [Container<'a>] {
-    containers.as_ref().map_or(&[], |Few(containers)| containers)
-}
-
 impl Container<'_> {
-    /// The quantity of the managed resource that the container requests. Request and limit of such a resource are
-    /// equal.
-    fn accelerated(&self) -> Option<&str> {
+    /// The boards that the container asks for.
+    fn boards(&self) -> Option<BoardRequest<'_>> {
         let resources = self.resources.as_ref()?;
         let pairs = [resources.limits.as_ref(), resources.requests.as_ref()];
-        let mut all = pairs.into_iter().flatten().flat_map(OurPairs::iter);
-        all.find(|(key, _)| *key == ACCELERATED_RESOURCE).map(|(_, quantity)| quantity)
-    }
-
-    fn as_init(&self) -> Option<InitContainer<'_>> {
-        let restart_policy = self.restart_policy.as_ref().map(Text::as_str);
-        Some(InitContainer::new(self.accelerated()?, restart_policy))
+        BoardRequest::among(pairs.into_iter().flatten().flat_map(OurPairs::iter))
     }
 }
 
@@ -179,16 +164,14 @@ mod tests {
         let pod: Pod<'_> = serde_json::from_str(text).unwrap();
         assert_eq!((pod.namespace(), pod.name(), pod.uid(), pod.owner()), ("n", "p", "u", Some("rs")));
         let asked = pod.requirement().unwrap().unwrap();
-        assert_eq!((asked.board.as_deref(), asked.slots), (Some("a10"), 3));
+        assert_eq!((asked.board.as_deref(), asked.boards, asked.slots), (Some("a10"), 3, 1));
         assert_eq!(asked.bitstreams, ["sobel".parse().unwrap()]);
     }
 
     #[test]
-    fn a_sidecar_is_told_from_an_init_container_that_ends() {
-        let resources = r#""resources":{"requests":{"fpga-scheduling.io/accelerated":"1"}}"#;
-        let pod = format!(
-            r#"{{"spec":{{"initContainers":[{{"restartPolicy":"Always",{resources}}},{{{resources}}}],"containers":[{{{resources}}},{{{resources}}}]}}}}"#
-        );
-        assert_eq!(asked(&pod).unwrap().slots, 3);
+    fn a_resource_of_a_vendor_asks_for_its_boards() {
+        let pod = r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","fpga-scheduling.io/intel":"2"}}},{}]}}"#;
+        let asked = asked(pod).unwrap();
+        assert_eq!((asked.vendor.as_deref(), asked.boards), (Some("intel"), 2));
     }
 }

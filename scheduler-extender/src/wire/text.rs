@@ -9,7 +9,6 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Prefix of this project's labels and annotations.
-const OWN_PREFIX: &str = "fpga-scheduling.io/";
 /// Most labels, annotations or resources of this project on an object.
 pub const MAX_OUR_PAIRS: usize = 256;
 

@@ -61,6 +61,7 @@ fn ten_boards(node: &str, intel_percent: u64) -> NodeState {
             usage: vec![Millis(usage.0 / 30); 30],
             reconfiguration: Vec::new(),
         },
+        plugin: None,
         left_out: LeftOut::default(),
     }
 }

@@ -84,6 +84,7 @@ fn state(at: Duration) -> NodeState {
         devices: Vec::new(),
         bitstreams: Vec::new(),
         buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
+        plugin: None,
         left_out: LeftOut::default(),
     }
 }

@@ -32,6 +32,7 @@ fn mk_state(measured_at: u64) -> NodeState {
         devices: vec![mk_device("dm0")],
         bitstreams: Vec::new(),
         buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
+        plugin: None,
         left_out: LeftOut::default(),
     }
 }

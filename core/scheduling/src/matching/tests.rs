@@ -1,7 +1,8 @@
 use super::*;
 use crate::board_kind::BoardKind;
-use crate::fixtures::{mk_bitstream, mk_device, mk_node, mk_state};
-use crate::node_state::DigestPrefix;
+use crate::fixtures::{mk_bitstream, mk_board, mk_device, mk_node, mk_plugin, mk_state};
+use crate::node_state::{DigestPrefix, PluginState};
+use crate::units::Millis;
 use proptest::prelude::*;
 
 fn asked(vendor: &str, board: &str, shell: &str) -> Requirement {
@@ -46,6 +47,118 @@ fn a_board_that_does_not_answer_meets_no_requirement() {
     sick.health = Health::Unhealthy;
     assert_eq!(check(&asked("intel", "", ""), &node(vec![sick.clone()])), Err(Rejection::Unhealthy));
     assert_eq!(check(&asked("intel", "", ""), &node(vec![sick, mk_device("intel", "", "")])), Ok(()));
+}
+
+fn boards(boards: u32) -> Requirement {
+    Requirement { boards, ..Requirement::default() }
+}
+
+#[test]
+fn so_many_boards_as_the_pod_asks_for_must_each_meet_the_requirement() {
+    let sick = DeviceState { health: Health::Unhealthy, ..mk_board("c", &[]) };
+    let xilinx = DeviceState { vendor: "xilinx".into(), ..mk_board("d", &[]) };
+    let three = node(vec![mk_board("a", &[]), mk_board("b", &[]), sick, xilinx]);
+    let of_intel = |boards| Requirement { boards, ..asked("intel", "", "") };
+    for (asked, verdict) in [
+        (boards(3), Ok(())),
+        (boards(4), Err(Rejection::Unhealthy)),
+        (boards(5), Err(Rejection::TooFewBoards)),
+        (of_intel(2), Ok(())),
+        (of_intel(3), Err(Rejection::Unhealthy)),
+        (of_intel(4), Err(Rejection::TooFewBoards)),
+        (Requirement { slots: 5, ..boards(1) }, Err(Rejection::Slots)),
+    ] {
+        assert_eq!(check(&asked, &three), verdict, "{asked:?}");
+    }
+}
+
+#[test]
+fn a_board_that_is_used_more_than_the_pod_allows_is_not_considered() {
+    // 1,080 s of 4 slots in 300 s are 90 percent.
+    let busy = DeviceState { usage: Millis::from_secs(1080), ..mk_board("a", &[]) };
+    let one = node(vec![busy, mk_board("b", &[])]);
+    let at_most =
+        |text: &str, number| Requirement { max_utilization: Some(text.parse().unwrap()), ..boards(number) };
+    assert_eq!(check(&at_most("0.9", 2), &one), Ok(()));
+    assert_eq!(check(&at_most("0.899", 2), &one), Err(Rejection::Utilization));
+    assert_eq!(check(&at_most("0", 1), &one), Ok(()));
+}
+
+#[test]
+fn a_node_plugin_decides_which_boards_have_instances_left_and_must_report_in_time() {
+    let with = |plugin| {
+        let devices = vec![mk_board("a", &[]), mk_board("b", &[])];
+        mk_node(NodeState { devices, plugin, ..mk_state() })
+    };
+    let late = PluginState { heartbeat: Heartbeat::Late, ..mk_plugin(&[("a", 0, 16), ("b", 0, 16)]) };
+    for (plugin, wanted, verdict) in [
+        (None, 2, Ok(())),
+        (Some(mk_plugin(&[("a", 15, 16), ("b", 0, 16)])), 2, Ok(())),
+        (Some(mk_plugin(&[("a", 16, 16), ("b", 0, 16)])), 1, Ok(())),
+        (Some(mk_plugin(&[("a", 16, 16), ("b", 0, 16)])), 2, Err(Rejection::NoInstance)),
+        (Some(mk_plugin(&[("b", 0, 16)])), 1, Ok(())),
+        (Some(mk_plugin(&[("b", 0, 16)])), 2, Err(Rejection::Unhealthy)),
+        (Some(mk_plugin(&[])), 1, Err(Rejection::Unhealthy)),
+        (Some(late), 1, Err(Rejection::PluginLate)),
+    ] {
+        assert_eq!(check(&boards(wanted), &with(plugin.clone())), verdict, "{wanted} of {plugin:?}");
+    }
+}
+
+#[test]
+fn a_node_without_a_state_is_not_taken_for_what_no_label_tells() {
+    let node = labelled("intel", "a10");
+    let many = boards(2);
+    let idle = Requirement { max_utilization: Some("0.5".parse().unwrap()), ..Requirement::default() };
+    for (asked, rejection) in [(&many, Rejection::TooFewBoards), (&idle, Rejection::Utilization)] {
+        assert_eq!(check(asked, &node), Err(rejection));
+        assert_eq!(Matcher::of(asked).matches(&node, UnlabelledNodes::Pass), Ok(()));
+    }
+}
+
+#[test]
+fn only_reasons_that_no_load_and_no_recovery_ends_are_permanent() {
+    let devices = vec![DeviceState { health: Health::Unhealthy, ..mk_board("a", &[]) }];
+    let state = NodeState { devices, ..mk_state() };
+    let of = |asked: &Requirement| matching_boards(asked, &state).unwrap_err();
+    assert!(of(&asked("xilinx", "", "")).is_permanent());
+    assert!(of(&boards(2)).is_permanent());
+    assert!(!of(&boards(1)).is_permanent(), "the board may answer again");
+}
+
+proptest! {
+    #[test]
+    fn a_node_passes_if_and_only_if_enough_boards_meet_each_condition(
+        kinds in prop::collection::vec((0_usize..2, any::<bool>(), 1_u32..4, 0_u64..1200, 0_u32..3, any::<bool>()), 0..6),
+        wanted in 1_u32..4, slots in 1_u32..4, most in 0_u32..=10, has_plugin: bool,
+    ) {
+        const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+        let devices = kinds.iter().zip(IDS).map(|((vendor, healthy, slots, usage, ..), id)| DeviceState {
+            vendor: ["intel", "xilinx"][*vendor].into(),
+            health: if *healthy { Health::Healthy } else { Health::Unhealthy },
+            slots: *slots,
+            usage: Millis::from_secs(*usage),
+            ..mk_board(id, &[])
+        });
+        let offered = kinds.iter().zip(IDS).filter(|((.., offered), _)| *offered);
+        let instances: Vec<_> = offered.map(|((.., used, _), id)| (id, *used, 2)).collect();
+        let plugin = has_plugin.then(|| mk_plugin(&instances));
+        let state = NodeState { devices: devices.collect(), plugin, ..mk_state() };
+        let asked = Requirement {
+            vendor: Some("intel".into()),
+            slots,
+            boards: wanted,
+            max_utilization: Some(format!("{}", f64::from(most) / 10.0).parse().unwrap()),
+            ..Requirement::default()
+        };
+        let fits = state.devices.iter().zip(&kinds).filter(|(device, (.., used, offered))| {
+            device.vendor == "intel" && device.health == Health::Healthy && device.slots >= slots
+                && state.utilization(device) <= asked.max_utilization.unwrap()
+                && (!has_plugin || *offered && *used < 2)
+        });
+        let enough = fits.count() >= wanted as usize;
+        prop_assert_eq!(check(&asked, &mk_node(state)).is_ok(), enough);
+    }
 }
 
 /// A node with two boards of different kinds: a10 holds sobel, s10 holds mm.

@@ -3,7 +3,7 @@
 use super::line::{
     Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, RecordedAnswer, VERSION, Verb,
 };
-use crate::decide::{Candidate, DecisionRules, NodeScore, Ranking, filter, prioritize_ranking};
+use crate::decide::{Candidate, DecisionRules, NodeScore, Ranking, filter_for, prioritize_ranking};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
 use crate::node_facts::NodeFacts;
@@ -160,10 +160,11 @@ impl Recorded<'_> {
     /// Replays the decision with the given rules. With [`Self::rules`] the result must equal [`Self::answer`].
     #[must_use]
     pub fn decide(&self, rules: &DecisionRules) -> Decided {
-        let Asked { verb, now, requirement, .. } = &self.asked;
+        let Asked { verb, now, owner, requirement, .. } = &self.asked;
         match verb {
             Verb::Filter | Verb::Preempt => {
-                Decided::Verdicts(filter(requirement, &self.nodes, rules, *now).verdicts)
+                let owner = owner.as_deref();
+                Decided::Verdicts(filter_for(owner, requirement, &self.nodes, rules, *now).verdicts)
             }
             Verb::Prioritize => {
                 let expected = match rules.anti_herd {

@@ -242,6 +242,7 @@ fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
         }],
         bitstreams,
         buckets,
+plugin: None,
         left_out: LeftOut::default(),
     }
 }

@@ -4,8 +4,9 @@ use super::ask::{PAGE, refused};
 use crate::connection::Cluster;
 use crate::doctor::facts::{FpgaPod, Looked};
 use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
-use fpga_core::names::{ACCELERATED_RESOURCE, BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
-use fpga_core::requirement::{InitContainer, PodText, Requirement};
+use fpga_core::board_request::BoardRequest;
+use fpga_core::names::{BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
+use fpga_core::requirement::{PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Api;
 use kube::api::ListParams;
@@ -36,13 +37,8 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return None;
     }
-    let init_containers = spec.init_containers.as_deref().unwrap_or_default();
-    let as_init = |container| {
-        let container: &Container = container;
-        Some(InitContainer::new(accelerated(container)?, container.restart_policy.as_deref()))
-    };
-    let containers: Vec<_> = spec.containers.iter().filter_map(accelerated).collect();
-    let init_containers: Vec<_> = init_containers.iter().filter_map(as_init).collect();
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let containers: Vec<_> = containers.filter_map(boards).collect();
     let pairs = |map: &Option<BTreeMap<String, String>>| {
         map.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
     };
@@ -51,7 +47,6 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
         labels: labels.iter().map(|(key, value)| (key.as_str(), value.as_str())),
         annotations: annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())),
         containers: &containers,
-        init_containers: &init_containers,
     });
     if matches!(asked, Ok(None)) {
         return None;
@@ -61,17 +56,16 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
         name: format!("{namespace}/{}", pod.metadata.name.as_deref().unwrap_or_default()),
         scheduler: spec.scheduler_name.clone().unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
         pending: spec.node_name.is_none(),
-        requests_resource: !containers.is_empty() || !init_containers.is_empty(),
+        requests_resource: !containers.is_empty(),
         narrowed: is_narrowed(pod),
     })
 }
 
-/// The quantity of the managed resource that a container requests. Request and limit of such a resource are equal.
-fn accelerated(container: &Container) -> Option<&str> {
+/// The boards that a container asks for.
+fn boards(container: &Container) -> Option<BoardRequest<'_>> {
     let resources = container.resources.as_ref()?;
-    let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
-    let mut found = maps.into_iter().flatten().filter_map(|map| map.get(ACCELERATED_RESOURCE));
-    found.next().map(|quantity| quantity.0.as_str())
+    let quantities = resources.limits.iter().chain(&resources.requests).flatten();
+    BoardRequest::among(quantities.map(|(name, quantity)| (name.as_str(), quantity.0.as_str())))
 }
 
 /// Whether a node selector or a required node affinity limits the pod to nodes with one of our labels.

@@ -11,7 +11,7 @@
 use super::{EncodeError, Unreadable, json, malformed};
 use crate::device::Health;
 use crate::node_state::{
-    Buckets, DeviceState, DigestPrefix, IN_SLOT_LEFT_OUT, LeftOut, NodeState, RecentBitstream,
+    Buckets, DeviceState, DigestPrefix, IN_SLOT_LEFT_OUT, LeftOut, NodeState, PluginState, RecentBitstream,
 };
 use crate::units::{Millis, WallTime};
 use base64::Engine as _;
@@ -44,6 +44,8 @@ struct Text {
     bitstreams: Vec<Bitstream>,
     #[serde(rename = "window")]
     buckets: Buckets,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plugin: Option<PluginState>,
     #[serde(default, skip_serializing_if = "LeftOut::is_nothing")]
     left_out: LeftOut,
 }
@@ -95,6 +97,7 @@ pub(super) fn write(state: &NodeState) -> Result<String, EncodeError> {
         devices,
         bitstreams: state.bitstreams.iter().map(bitstream).collect(),
         buckets: state.buckets.clone(),
+        plugin: state.plugin.clone(),
         left_out: state.left_out,
     };
     serde_json::to_string(&text).map_err(json)
@@ -142,6 +145,7 @@ pub(super) fn read(text: &str) -> Result<NodeState, Unreadable> {
         devices: text.devices.into_iter().map(device).collect::<Result<_, _>>()?,
         bitstreams: text.bitstreams.into_iter().map(bitstream).collect(),
         buckets: text.buckets,
+        plugin: text.plugin,
         left_out: text.left_out,
     })
 }

@@ -5,7 +5,7 @@ use super::{
     MAX_WINDOW, Unreadable,
 };
 use crate::bitstream::BitstreamId;
-use crate::node_state::{DeviceState, IN_SLOT_LEFT_OUT, NodeState};
+use crate::node_state::{DeviceState, IN_SLOT_LEFT_OUT, InvalidReport, NodeState};
 use crate::units::Millis;
 
 /// Checks `state` against all bounds of [`super`].
@@ -22,6 +22,12 @@ pub fn validate(state: &NodeState) -> Result<(), Unreadable> {
     range(between(state.heartbeat, MAX_HEARTBEAT), "heartbeatMs")?;
     range(between(state.window, MAX_WINDOW), "windowMs")?;
     range(between(state.buckets.bucket, MAX_WINDOW), "window.bucketMs")?;
+    if let Some(plugin) = &state.plugin {
+        plugin.report.validate().map_err(|invalid| match invalid {
+            InvalidReport::TooMany(what) => Unreadable::TooMany(what),
+            InvalidReport::TextTooLong(what) => Unreadable::TextTooLong(what),
+        })?;
+    }
     for bitstream in &state.bitstreams {
         let name = bitstream.name.as_deref().map(str::parse);
         match (name, bitstream.digest) {

@@ -1,0 +1,132 @@
+//! What the node plugin tells of itself and of its boards, through the node's collector.
+//!
+//! A node whose boards are wired by hand has no plugin. Readers of earlier versions skip the field.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum number of boards in a report.
+pub const MAX_BOARDS: usize = 256;
+/// Maximum number of owners in a report.
+pub const MAX_KEPT_OFF: usize = 8;
+/// Maximum length of a board's id or an owner's UID, in bytes.
+pub const MAX_TEXT_BYTES: usize = 63;
+
+/// The plugin of a node, as the node's state has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginState {
+    /// Whether the plugin reports in time.
+    #[serde(rename = "late", default, skip_serializing_if = "Heartbeat::is_in_time", with = "late_as_bool")]
+    pub heartbeat: Heartbeat,
+    /// Its last report.
+    #[serde(flatten)]
+    pub report: PluginReport,
+}
+
+/// Whether the node plugin reports in time. Containers don't start on a node without its plugin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// The last report is recent.
+    #[default]
+    InTime,
+    /// A report is overdue.
+    Late,
+}
+
+/// The report of a node plugin.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginReport {
+    /// The boards that it can give to containers now, by id.
+    #[serde(default)]
+    pub boards: BTreeMap<String, Instances>,
+    /// UIDs of pods' controllers whose pods this node could not serve for a reason that does not pass. Their pods had
+    /// better go elsewhere for a while.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub kept_off: BTreeSet<String>,
+}
+
+/// The instances of a board. Text form: used and limit in an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u32, u32)", into = "(u32, u32)")]
+pub struct Instances {
+    /// Number of containers that have the board.
+    pub used: u32,
+    /// Number of containers that may have the board.
+    pub limit: u32,
+}
+
+/// The reason why a report is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidReport {
+    /// It has more of the named items than the maximum.
+    #[error("it has too many {0}")]
+    TooMany(&'static str),
+    /// The named text is longer than [`MAX_TEXT_BYTES`].
+    #[error("its {0} is too long")]
+    TextTooLong(&'static str),
+}
+
+impl Heartbeat {
+    // The signature is serde's.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_in_time(&self) -> bool {
+        *self == Self::InTime
+    }
+}
+
+impl PluginReport {
+    /// Checks the numbers and lengths of the report.
+    ///
+    /// # Errors
+    /// [`InvalidReport`] for the first bound that the report breaks.
+    pub fn validate(&self) -> Result<(), InvalidReport> {
+        let fits = |id: &String| id.len() <= MAX_TEXT_BYTES;
+        if self.boards.len() > MAX_BOARDS {
+            Err(InvalidReport::TooMany("plugin.boards"))
+        } else if self.kept_off.len() > MAX_KEPT_OFF {
+            Err(InvalidReport::TooMany("plugin.keptOff"))
+        } else if !self.boards.keys().all(fits) {
+            Err(InvalidReport::TextTooLong("plugin.boards"))
+        } else if !self.kept_off.iter().all(fits) {
+            Err(InvalidReport::TextTooLong("plugin.keptOff"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Instances {
+    /// Whether one more container may have the board.
+    #[must_use]
+    pub const fn are_left(self) -> bool {
+        self.used < self.limit
+    }
+}
+
+impl From<(u32, u32)> for Instances {
+    fn from((used, limit): (u32, u32)) -> Self {
+        Self { used, limit }
+    }
+}
+
+impl From<Instances> for (u32, u32) {
+    fn from(Instances { used, limit }: Instances) -> Self {
+        (used, limit)
+    }
+}
+
+/// The text form of [`Heartbeat`]: `true` if late.
+mod late_as_bool {
+    use super::Heartbeat;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(heartbeat: &Heartbeat, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(*heartbeat == Heartbeat::Late)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Heartbeat, D::Error> {
+        Ok(if bool::deserialize(deserializer)? { Heartbeat::Late } else { Heartbeat::InTime })
+    }
+}
