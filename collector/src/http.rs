@@ -74,6 +74,7 @@ impl App {
         let reports = Router::new()
             .route("/v1/events", post(events))
             .route("/v1/devices/{id}", put(device).delete(device_gone))
+            .route("/v1/plugin", put(plugin))
             .route("/v1/state", get(state))
             .layer(middleware::from_fn_with_state(guard, peers::guard));
         let all = probes.clone().merge(reports);
@@ -188,6 +189,16 @@ async fn device_gone(State(app): State<App>, Path(id): Path<String>) -> Response
         let known = app.owner.gone(id).await?;
         let status = if known { StatusCode::OK } else { StatusCode::NOT_FOUND };
         Ok((status, Json(json!({}))))
+    };
+    app.answer(result.await)
+}
+
+async fn plugin(State(app): State<App>, request: Request) -> Response {
+    let result = async {
+        let most = app.limits.body_bytes.min(intake::MAX_PLUGIN_BYTES);
+        let (body, _charge) = app.body(request, most, intake::device_working_bytes).await?;
+        app.owner.plugin(intake::plugin(&body)?).await?;
+        Ok(Json(json!({})))
     };
     app.answer(result.await)
 }

@@ -3,6 +3,7 @@
 
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::{Event, Phase};
+use fpga_core::node_state::PluginReport;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -19,6 +20,8 @@ const MAX_EVENT_BYTES: usize = 8 * 1024;
 /// Maximum length of a device status, in bytes: more than one with [`MAX_LOADED`] bitstreams of the longest names
 /// has.
 pub const MAX_DEVICE_BYTES: usize = 32 * 1024;
+/// Maximum length of a node plugin's report, in bytes: more than one with all boards and owners has.
+pub const MAX_PLUGIN_BYTES: usize = 32 * 1024;
 /// Maximum memory of events per byte of their text, including the copy while the list of them grows.
 const EVENTS_BYTES_PER_BYTE: usize = 12;
 /// Maximum memory of a device status per byte of its text. The shortest entries are shorter than those of events.
@@ -45,6 +48,9 @@ pub enum Malformed {
     /// The device status is not valid.
     #[error("the device status is not valid: {0}")]
     Device(String),
+    /// The node plugin's report is not valid.
+    #[error("the node plugin's report is not valid: {0}")]
+    Plugin(String),
 }
 
 /// Maximum bytes of memory for the events in a body of `body` bytes, while they are parsed and after.
@@ -69,6 +75,17 @@ struct IdentityFields<'a> {
     reporter: Option<&'a RawValue>,
     #[serde(borrow)]
     seq: Option<&'a RawValue>,
+}
+
+/// The node plugin's report in `body`.
+///
+/// # Errors
+/// [`Malformed::Plugin`] with the reason why it is not valid.
+pub fn plugin(body: &[u8]) -> Result<PluginReport, Malformed> {
+    let report: PluginReport =
+        serde_json::from_slice(body).map_err(|error| Malformed::Plugin(error.to_string()))?;
+    report.validate().map_err(|error| Malformed::Plugin(error.to_string()))?;
+    Ok(report)
 }
 
 /// The events in `body`: one event or an array of them.

@@ -19,6 +19,7 @@ pub mod intake;
 mod metrics;
 mod owner;
 mod peers;
+mod plugin;
 mod publish;
 mod rate;
 mod server;

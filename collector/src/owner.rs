@@ -9,6 +9,7 @@ use crate::checkpoint::frame::Source;
 use crate::checkpoint::{Checkpoint, Recovered, is_full};
 use crate::clock::Clock;
 use crate::metrics::{EventResult, Metrics};
+use crate::plugin::Plugin;
 use crate::state::{Counted, NoRoom, Record, Silence, State};
 use fpga_core::device::DeviceStatus;
 use fpga_core::node_state::NodeState;
@@ -48,6 +49,7 @@ struct Owner {
     state: State,
     checkpoint: Checkpoint,
     clock: Clock,
+    plugin: Plugin,
     metrics: Metrics,
     changes: watch::Sender<u64>,
     storage: watch::Sender<Storage>,
@@ -76,6 +78,7 @@ pub fn start(
         state: recovered.state,
         checkpoint,
         clock: Clock::start(),
+        plugin: Plugin::default(),
         metrics: metrics.clone(),
         changes,
         storage,
@@ -117,6 +120,7 @@ impl Owner {
             };
             let now = self.now();
             self.tick(now);
+            self.tell_of_plugin();
             for command in first.into_iter().chain(receiver.try_iter()) {
                 next = self.take(command, now);
                 if next == Next::Stop
@@ -165,14 +169,17 @@ impl Owner {
             Command::Measure { reply } => {
                 // Commit first: the answer must not show what is not on disk yet.
                 self.commit();
-                let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
-                answer(reply, Ok(state));
+                answer(reply, Ok(self.node_state(now)));
             }
             Command::Publish { reply } => {
                 self.commit();
                 self.state.next_publication();
-                let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
-                answer(reply, Ok(state));
+                answer(reply, Ok(self.node_state(now)));
+            }
+            Command::Plugin { report, reply } => {
+                self.plugin.reports(report, Instant::now());
+                self.tell_of_plugin();
+                answer(reply, Ok(()));
             }
             Command::Events { report, reply } => match self.take_events(report, now) {
                 Ok(counted) => self.pending.push(Pending::Events(reply, counted)),
@@ -196,6 +203,19 @@ impl Owner {
             }
         }
         Next::Go
+    }
+
+    /// The node's state, as it is published.
+    fn node_state(&self, now: WallTime) -> NodeState {
+        let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
+        NodeState { plugin: self.plugin.state(Instant::now()), ..state }
+    }
+
+    /// Makes the publication look at the state if the node plugin's part of it has changed.
+    fn tell_of_plugin(&mut self) {
+        if self.plugin.has_changed(Instant::now()) {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
     }
 
     fn take_events(&mut self, report: Report, now: WallTime) -> Result<Counted, Refusal> {

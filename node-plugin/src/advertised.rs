@@ -1,8 +1,10 @@
-//! The instances that the kubelet may give to containers: a fixed number for each board.
+//! The instances that the kubelet may give to containers: a fixed number for each board, of the resource for boards of
+//! any vendor and, if the operator says so, of one for each vendor.
 
 use crate::allocations::InstanceId;
 use crate::api::device_plugin::{Device, HEALTHY, UNHEALTHY};
 use crate::boards::Boards;
+use fpga_core::names::{ACCELERATED_RESOURCE, OWN_PREFIX};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -13,16 +15,26 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Pause between two looks at the grace of boards.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Keeps `devices` up to date for ever.
-pub(crate) async fn keep(
-    mut boards: watch::Receiver<Boards>,
-    per_board: u32,
-    devices: watch::Sender<Vec<Device>>,
-) {
-    let mut advertised = Advertised::default();
+/// A resource, and the instances of it that the kubelet is told.
+pub(crate) struct Offer {
+    /// Vendor of the resource's boards; `None` if it stands for all boards.
+    pub(crate) vendor: Option<String>,
+    pub(crate) devices: watch::Sender<Vec<Device>>,
+}
+
+impl Offer {
+    /// Name of the resource.
+    pub(crate) fn resource(&self) -> String {
+        self.vendor.as_ref().map_or_else(|| ACCELERATED_RESOURCE.to_owned(), |vendor| format!("{OWN_PREFIX}{vendor}"))
+    }
+}
+
+/// Keeps the offer up to date for ever.
+pub(crate) async fn keep(offer: Offer, mut boards: watch::Receiver<Boards>, per_board: u32) {
+    let mut advertised = Advertised { vendor: offer.vendor, ..Advertised::default() };
     loop {
         let new = advertised.devices(&boards.borrow_and_update(), per_board, Instant::now());
-        devices.send_if_modified(|devices| {
+        offer.devices.send_if_modified(|devices| {
             let changed = *devices != new;
             *devices = new;
             changed
@@ -35,22 +47,35 @@ pub(crate) async fn keep(
 /// The boards that were ever seen, with the time of their last health.
 #[derive(Debug, Default)]
 struct Advertised {
+    vendor: Option<String>,
     healthy_at: BTreeMap<String, Option<Instant>>,
 }
 
 impl Advertised {
     fn devices(&mut self, boards: &Boards, per_board: u32, now: Instant) -> Vec<Device> {
-        for board in &boards.known {
+        let vendors = boards.vendors();
+        let is_of_vendor = |board: &str| match &self.vendor {
+            None => true,
+            Some(vendor) => vendors.get(board) == Some(&vendor.as_str()),
+        };
+        for board in boards.known.iter().filter(|board| is_of_vendor(board)) {
             self.healthy_at.entry(board.clone()).or_default();
         }
         for board in &boards.healthy {
-            self.healthy_at.insert(board.clone(), Some(now));
+            // The vendor of a board that was seen before may be unknown for a while.
+            if let Some(healthy_at) = self.healthy_at.get_mut(board) {
+                *healthy_at = Some(now);
+            }
         }
+        let name = match &self.vendor {
+            None => InstanceId::of_board,
+            Some(_) => InstanceId::of_vendor,
+        };
         let of_board = |(board, healthy_at): (&String, &Option<Instant>)| {
             let is_healthy = healthy_at.is_some_and(|at| now.saturating_duration_since(at) < GRACE);
             let health = if is_healthy { HEALTHY } else { UNHEALTHY };
             let device = |number| Device {
-                id: InstanceId::of_board(board, number).as_str().to_owned(),
+                id: name(board, number).as_str().to_owned(),
                 health: health.to_owned(),
                 topology: None,
             };
@@ -63,6 +88,24 @@ impl Advertised {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fpga_core::fixtures::{mk_board, mk_state};
+    use fpga_core::node_state::{DeviceState, NodeState};
+
+    #[test]
+    fn a_resource_of_a_vendor_has_instances_of_that_vendors_boards_under_names_of_their_own() {
+        let xilinx = DeviceState { vendor: "xilinx".into(), ..mk_board("b", &[]) };
+        let state = NodeState { devices: vec![mk_board("a", &[]), xilinx], ..mk_state() };
+        let both: std::collections::BTreeSet<String> = ["a".to_owned(), "b".to_owned()].into();
+        let boards = Boards { known: both.clone(), healthy: both.clone(), state: Some(state) };
+        let mut advertised = Advertised { vendor: Some("intel".into()), ..Advertised::default() };
+        let mut ids = |boards: &Boards| {
+            let devices = advertised.devices(boards, 2, Instant::now());
+            devices.into_iter().map(|device| (device.id, device.health)).collect::<Vec<_>>()
+        };
+        let healthy = ["a-v0", "a-v1"].map(|id| (id.to_owned(), HEALTHY.to_owned()));
+        assert_eq!(ids(&boards), healthy);
+        assert_eq!(ids(&Boards { state: None, ..boards }), healthy, "a known board keeps its vendor");
+    }
 
     #[test]
     fn a_board_keeps_its_instances_for_a_while_without_health_and_then_loses_them() {

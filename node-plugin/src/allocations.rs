@@ -14,8 +14,9 @@ mod tests;
 
 pub use ids::{AllocationId, InstanceId, Token};
 
-use fpga_cluster::allocation::{Occupation, Shortage, Wish, choose};
+use fpga_cluster::allocation::{Occupation, Shortage, choose};
 use fpga_core::node_state::NodeState;
+use fpga_core::requirement::Requirement;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,8 +80,8 @@ pub struct Start<'a> {
     pub instances: &'a BTreeSet<InstanceId>,
     /// The container.
     pub owner: Owner,
-    /// The boards that it asks for.
-    pub wish: Wish<'a>,
+    /// The number of boards that it asks for, and what each of them must meet.
+    pub requirement: &'a Requirement,
     /// The boards of the node.
     pub node: &'a NodeState,
     /// Number of containers that a board has at most where another board has fewer.
@@ -191,6 +192,20 @@ impl Allocations {
         self.by_id.iter().filter_map(|(id, allocation)| Some((id, allocation.claim.as_ref()?)))
     }
 
+    /// The number of containers that have the board.
+    #[must_use]
+    pub fn instances(&self, board: &str) -> u32 {
+        let on_board = self.claims().filter(|(_, claim)| claim.boards.contains(board));
+        u32::try_from(on_board.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The boards of all containers of the pod with this UID.
+    #[must_use]
+    pub fn boards_of(&self, uid: &str) -> BTreeSet<&str> {
+        let of_pod = self.claims().filter(|(_, claim)| claim.owner.uid == uid);
+        of_pod.flat_map(|(_, claim)| claim.boards.iter().map(String::as_str)).collect()
+    }
+
     /// The ids of all allocations.
     pub fn ids(&self) -> impl Iterator<Item = &AllocationId> {
         self.by_id.keys()
@@ -211,7 +226,7 @@ impl Allocations {
             Some(claim) if start.can_keep(&claim.boards) => claim.boards.clone(),
             _ => {
                 let others = OthersThan { allocations: self, asking: &id };
-                let chosen = choose(start.wish, start.node, &others, start.limit)?;
+                let chosen = choose(start.requirement, start.node, &others, start.limit)?;
                 chosen.into_iter().map(str::to_owned).collect()
             }
         };
@@ -272,9 +287,10 @@ impl Owner {
 impl Start<'_> {
     /// Whether the container can go on with the boards that it had.
     fn can_keep(&self, boards: &BTreeSet<String>) -> bool {
-        let enough = u32::try_from(boards.len()) == Ok(self.wish.boards);
-        let fitting =
-            fpga_core::matching::matching_boards(self.wish.requirement, self.node).unwrap_or_default();
+        let enough = u32::try_from(boards.len()) == Ok(self.requirement.boards.max(1));
+        // What the pod says of utilization is for the choice: a container's own work must not drive it from its board.
+        let requirement = Requirement { max_utilization: None, ..self.requirement.clone() };
+        let fitting = fpga_core::matching::matching_boards(&requirement, self.node).unwrap_or_default();
         let fitting = fitting.into_iter().filter_map(|number| self.node.devices.get(number));
         let fitting: BTreeSet<&str> = fitting.map(|device| device.id.as_str()).collect();
         enough && boards.iter().all(|board| fitting.contains(board.as_str()))

@@ -6,18 +6,23 @@ use crate::identity::Pods;
 use crate::kubelet::{Kubelet, remove_dead_sockets};
 use crate::layout::{LIBRARY, Layout};
 use crate::plugin::{Parts, Plugin};
-use crate::{advertised, revocation};
+use crate::advertised::Offer;
+use crate::{advertised, report, revocation};
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
-use fpga_core::names::ACCELERATED_RESOURCE;
+use fpga_core::board_request::BoardResource;
+use fpga_core::names::OWN_PREFIX;
 use fpga_hook::Endpoint;
 use fpga_net::kube_config;
 use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
 use nix::sys::statvfs::{FsFlags, statvfs};
+use std::collections::BTreeSet;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tracing::info;
 
 const EXAMPLES: &str = "Example, as the DaemonSet does it:
@@ -72,6 +77,12 @@ pub struct Args {
     /// Number of containers that can have a board at the same time.
     #[arg(long, env = "FPGA_INSTANCES_PER_BOARD", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
     instances_per_board: u32,
+
+    /// Vendors for whose boards there is a resource of their own, fpga-scheduling.io/VENDOR, beside
+    /// fpga-scheduling.io/accelerated for all boards; comma-separated. kube-scheduler's configuration must list each
+    /// of them in managedResources.
+    #[arg(long, env = "FPGA_VENDOR_RESOURCES", value_name = "VENDOR", value_delimiter = ',', value_parser = vendor)]
+    vendor_resources: Vec<String>,
 
     /// The kubelet's folder of device plugins. It does not depend on the kubelet's --root-dir.
     #[arg(
@@ -129,31 +140,54 @@ impl Args {
         if let Some(folder) = self.bitstreams.as_deref().filter(|folder| !folder.is_dir()) {
             bail!("--bitstreams {} is no folder", folder.display());
         }
-        let resource = ACCELERATED_RESOURCE.to_owned();
         let (boards_sender, boards) = watch::channel(Boards::default());
-        let (devices_sender, devices) = watch::channel(Vec::new());
         let plugin = Arc::new(Plugin::recover(Parts {
             layout: layout.clone(),
-            pods: Pods { client, node: self.node_name.clone(), resource: resource.clone() },
-            pod_resources: PodResources { socket: self.pod_resources, resource: resource.clone() },
+            pods: Pods { client, node: self.node_name.clone() },
+            pod_resources: PodResources { socket: self.pod_resources },
             boards: boards.clone(),
             bitstreams: self.bitstreams,
             limit: self.instances_per_board,
         })?);
         remove_dead_sockets(&self.device_plugins_dir);
-        let kubelet =
-            Kubelet { folder: self.device_plugins_dir, resource, plugin: Arc::clone(&plugin), devices };
+        let mut tasks = JoinSet::new();
+        let vendors: BTreeSet<String> = self.vendor_resources.into_iter().collect();
+        for vendor in iter::once(None).chain(vendors.into_iter().map(Some)) {
+            let (sender, devices) = watch::channel(Vec::new());
+            let offer = Offer { vendor, devices: sender };
+            let kubelet = Kubelet {
+                folder: self.device_plugins_dir.clone(),
+                resource: offer.resource(),
+                plugin: Arc::clone(&plugin),
+                devices,
+            };
+            tasks.spawn(advertised::keep(offer, boards.clone(), self.instances_per_board));
+            tasks.spawn(kubelet.stay_registered());
+        }
+        tasks.spawn(boards::watch(layout, self.collector.clone(), boards_sender));
+        tasks.spawn(report::run(Arc::clone(&plugin), self.collector.clone()));
+        tasks.spawn(revocation::run(plugin));
         info!(node = self.node_name, collector = %self.collector, "The plugin starts");
-        // None of these ends by itself.
         tokio::select! {
-            () = boards::watch(layout, self.collector, boards_sender) => {}
-            () = advertised::keep(boards, self.instances_per_board, devices_sender) => {}
-            () = revocation::run(plugin) => {}
-            () = kubelet.stay_registered() => {}
+            // No task ends by itself.
+            ended = tasks.join_next() => bail!("a task of the plugin has ended: {ended:?}"),
             _ = signals.next() => {}
         }
         info!("The plugin ends; containers keep their boards");
         Ok(())
+    }
+}
+
+/// A vendor whose name can be that of a resource.
+fn vendor(text: &str) -> Result<String, String> {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_outer = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let (first, last) = (text.bytes().next(), text.bytes().last());
+    let is_name = is_outer(first) && is_outer(last) && text.bytes().all(is_inner) && text.len() <= 63;
+    let resource = format!("{OWN_PREFIX}{text}");
+    match BoardResource::named(&resource) {
+        Some(BoardResource::OfVendor(_)) if is_name => Ok(text.to_owned()),
+        _ => Err("write the vendor as the boards' managers name it, for example intel".to_owned()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::layout::Layout;
 use fpga_core::device::Health;
 use fpga_core::node_state::NodeState;
 use fpga_hook::Endpoint;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -28,6 +28,14 @@ pub(crate) struct Boards {
     pub(crate) healthy: BTreeSet<String>,
     /// The collector's state of the known boards; `None` before the first one.
     pub(crate) state: Option<NodeState>,
+}
+
+impl Boards {
+    /// The vendor of each board whose state is known.
+    pub(crate) fn vendors(&self) -> BTreeMap<&str, &str> {
+        let devices = self.state.iter().flat_map(|state| &state.devices);
+        devices.map(|device| (device.id.as_str(), device.vendor.as_str())).collect()
+    }
 }
 
 /// Looks at the boards for ever.
@@ -70,6 +78,8 @@ impl Boards {
         let healthy: BTreeSet<String> =
             accepting.into_iter().filter(|board| !sick.contains(board.as_str())).collect();
         let state = state.map(|mut state| {
+            // The collector repeats what this plugin has reported; the plugin itself knows better.
+            state.plugin = None;
             state.devices.retain(|device| known.contains(&device.id));
             for device in state.devices.iter_mut().filter(|device| !healthy.contains(&device.id)) {
                 device.health = Health::Unhealthy;

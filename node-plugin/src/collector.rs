@@ -1,11 +1,11 @@
-//! Asks the node's collector for the state of its boards.
+//! Asks the node's collector for the state of its boards, and reports to the collector.
 
-use fpga_core::node_state::{NodeState, Unreadable, decode};
+use fpga_core::node_state::{NodeState, PluginReport, Unreadable, decode};
 use fpga_hook::Endpoint;
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// The reason why the state of the boards is unknown.
+/// The reason why the collector tells or takes nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CollectorError {
     /// The connection to the address failed.
@@ -33,6 +33,9 @@ pub(crate) enum CollectorError {
     /// The answer is no state of a node.
     #[error("the collector's state can't be read: {0}")]
     State(#[from] Unreadable),
+    /// The report can't be written as JSON.
+    #[error("the report can't be written: {0}")]
+    Report(#[from] serde_json::Error),
 }
 
 /// The state of the boards as the collector knows it now.
@@ -40,11 +43,32 @@ pub(crate) enum CollectorError {
 /// # Errors
 /// [`CollectorError`], if there is no state.
 pub(crate) async fn state(endpoint: &Endpoint) -> Result<NodeState, CollectorError> {
+    let body = ask(endpoint, Method::GET, "/v1/state", Bytes::new()).await?;
+    Ok(decode(&String::from_utf8_lossy(&body))?)
+}
+
+/// Tells the collector of this plugin.
+///
+/// # Errors
+/// [`CollectorError`], if the collector does not take the report.
+pub(crate) async fn report(endpoint: &Endpoint, report: &PluginReport) -> Result<(), CollectorError> {
+    let body = serde_json::to_vec(report)?;
+    ask(endpoint, Method::PUT, "/v1/plugin", body.into()).await.map(drop)
+}
+
+async fn ask(
+    endpoint: &Endpoint,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<Bytes, CollectorError> {
     let unreachable = |reason: String| CollectorError::Unreachable { endpoint: endpoint.clone(), reason };
+    let request = Request::builder().method(method).uri(path).header("host", "collector").body(Full::new(body));
+    let request = request.map_err(|error| unreachable(error.to_string()))?;
     let exchange = async {
         match endpoint {
-            Endpoint::Tcp(address) => get(TcpStream::connect(address).await?).await,
-            Endpoint::Unix(path) => get(UnixStream::connect(path).await?).await,
+            Endpoint::Tcp(address) => send(request, TcpStream::connect(address).await?).await,
+            Endpoint::Unix(path) => send(request, UnixStream::connect(path).await?).await,
         }
     };
     let answer = tokio::time::timeout(TIMEOUT, exchange).await;
@@ -53,16 +77,16 @@ pub(crate) async fn state(endpoint: &Endpoint) -> Result<NodeState, CollectorErr
     if status != StatusCode::OK {
         return Err(CollectorError::Status(status));
     }
-    Ok(decode(&String::from_utf8_lossy(&body))?)
+    Ok(body)
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-async fn get(
+async fn send(
+    request: Request<Full<Bytes>>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<(StatusCode, Bytes), Failure> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get("/v1/state").header("host", "collector").body(Empty::<Bytes>::new())?;
     let exchange = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?.to_bytes();

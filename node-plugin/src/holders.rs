@@ -5,6 +5,7 @@ use crate::allocations::{Holder, InstanceId};
 use crate::api::connect;
 use crate::api::pod_resources::ListPodResourcesRequest;
 use crate::api::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
+use fpga_core::board_request::BoardResource;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +19,6 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 #[derive(Debug, Clone)]
 pub(crate) struct PodResources {
     pub(crate) socket: PathBuf,
-    pub(crate) resource: String,
 }
 
 /// The kubelet does not answer.
@@ -38,7 +38,7 @@ pub(crate) enum ListError {
 }
 
 impl PodResources {
-    /// The containers that have instances of our resource.
+    /// The containers that have instances of our resources.
     ///
     /// # Errors
     /// [`ListError`], if the kubelet does not answer in time.
@@ -60,8 +60,8 @@ impl PodResources {
         let holders = pods.pod_resources.into_iter().flat_map(|pod| {
             let (namespace, name) = (pod.namespace, pod.name);
             pod.containers.into_iter().map(move |container| {
-                let ours =
-                    container.devices.into_iter().filter(|devices| devices.resource_name == self.resource);
+                let is_ours = |name: &str| BoardResource::named(name).is_some();
+                let ours = container.devices.into_iter().filter(|devices| is_ours(&devices.resource_name));
                 // The kubelet lists the devices of a resource once for each NUMA node.
                 let instances: BTreeSet<_> =
                     ours.flat_map(|devices| devices.device_ids).map(InstanceId::from).collect();

@@ -1,9 +1,13 @@
 //! What the API server knows of a pod that has instances: its UID, what it asks for, and whether it has ended.
 
 use crate::allocations::Owner;
+use fpga_core::board_request::BoardRequest;
+use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_core::requirement::{InvalidRequirement, PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,17 +19,18 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Pods {
     pub(crate) client: Client,
     pub(crate) node: String,
-    pub(crate) resource: String,
 }
 
 /// A container that starts, and what it asks for.
 #[derive(Debug)]
 pub(crate) struct Asks {
     pub(crate) owner: Owner,
-    /// What each board must meet.
-    pub(crate) requirement: Requirement,
-    /// Number of different boards.
-    pub(crate) boards: u32,
+    /// UID of the pod's controller, which would replace the pod.
+    pub(crate) controller: Option<String>,
+    /// The number of boards, and what each of them must meet; or why that can't be understood.
+    pub(crate) requirement: Result<Requirement, InvalidRequirement>,
+    /// The boards that the pod's annotation names already.
+    pub(crate) announced: Option<String>,
 }
 
 /// Whether the owner of a claim may still use it.
@@ -57,9 +62,9 @@ pub(crate) enum IdentityError {
     /// The pod has no container of this name.
     #[error("the pod has no container {0}; the node plugin serves containers and native sidecars")]
     NoContainer(String),
-    /// Labels or annotations can't be understood.
-    #[error(transparent)]
-    Requirement(#[from] InvalidRequirement),
+    /// The container asks for no board. The API server may still have an older pod of the same name.
+    #[error("the container {0} asks for no resource of fpga-scheduling.io")]
+    NoRequest(String),
 }
 
 impl IdentityError {
@@ -96,14 +101,23 @@ impl Pods {
         let found_container = containers.into_iter().find(|candidate| candidate.name == container);
         let found_container =
             found_container.ok_or_else(|| IdentityError::NoContainer(container.to_owned()))?;
-        let boards = self.quantity(found_container).ok_or(InvalidRequirement::Quantity)?;
+        let request =
+            request(found_container).ok_or_else(|| IdentityError::NoRequest(container.to_owned()))?;
         let owner = Owner {
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
             uid,
             container: container.to_owned(),
         };
-        Ok(Asks { owner, requirement: requirement(&found)?, boards })
+        let controller = found.metadata.owner_references.iter().flatten();
+        let controller = controller.into_iter().find(|owner| owner.controller == Some(true));
+        let announced = found.metadata.annotations.iter().flatten().find(|(key, _)| *key == BOARDS_ANNOTATION);
+        Ok(Asks {
+            owner,
+            controller: controller.map(|owner| owner.uid.clone()),
+            requirement: requirement(&found, request),
+            announced: announced.map(|(_, boards)| boards.clone()),
+        })
     }
 
     /// Whether the owner may still use its claim. `None` if the API server does not answer.
@@ -119,29 +133,50 @@ impl Pods {
         })
     }
 
+    /// Writes the boards of the pod with this UID into its annotation. A pod that is gone needs none.
+    ///
+    /// # Errors
+    /// The API server does not answer, or refuses.
+    pub(crate) async fn announce(
+        &self,
+        namespace: &str,
+        pod: &str,
+        uid: &str,
+        boards: &str,
+    ) -> Result<(), IdentityError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        // With another UID the API server refuses: it is another pod of the same name.
+        let patch = json!({"metadata": {"uid": uid, "annotations": {BOARDS_ANNOTATION: boards}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let answer = tokio::time::timeout(TIMEOUT, pods.patch_metadata(pod, &params, &patch)).await;
+        match answer.map_err(|_| IdentityError::Api(format!("no answer in {TIMEOUT:?}")))? {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(IdentityError::Api(error.to_string())),
+        }
+    }
+
     async fn get(&self, namespace: &str, pod: &str) -> Result<Option<Pod>, IdentityError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let answer = tokio::time::timeout(TIMEOUT, pods.get_opt(pod)).await;
         let answer = answer.map_err(|_| IdentityError::Api(format!("no answer in {TIMEOUT:?}")))?;
         answer.map_err(|error| IdentityError::Api(error.to_string()))
     }
-
-    /// The quantity of our resource that the container asks for.
-    fn quantity(&self, container: &Container) -> Option<u32> {
-        let resources = container.resources.as_ref()?;
-        let limits = resources.limits.iter().chain(&resources.requests);
-        limits.flat_map(|quantities| quantities.get(&self.resource)).next()?.0.parse().ok()
-    }
 }
 
-/// What each board of the pod's containers must meet. The quantity of the resource is a number of boards, so only the
-/// annotation asks for slots.
-fn requirement(pod: &Pod) -> Result<Requirement, InvalidRequirement> {
+/// The boards that the container asks for.
+fn request(container: &Container) -> Option<BoardRequest<'_>> {
+    let resources = container.resources.as_ref()?;
+    let quantities = resources.limits.iter().chain(&resources.requests).flatten();
+    BoardRequest::among(quantities.map(|(name, quantity)| (name.as_str(), quantity.0.as_str())))
+}
+
+/// What the boards of the container with this request must meet.
+fn requirement(pod: &Pod, request: BoardRequest<'_>) -> Result<Requirement, InvalidRequirement> {
     let text = PodText {
         labels: pairs(pod.metadata.labels.as_ref()),
         annotations: pairs(pod.metadata.annotations.as_ref()),
-        containers: &["1"],
-        init_containers: &[],
+        containers: &[request],
     };
     Ok(Requirement::of_pod(text)?.unwrap_or_default())
 }

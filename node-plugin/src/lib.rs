@@ -5,6 +5,7 @@
 //!          ── PreStartContainer ─► who is it? (PodResources, API server)
 //!                                  which boards? (collector's state, Algorithm 1)
 //!                                  a token: for the managers, and into the folder
+//!  collector ◄─ PUT, every second  I am here; these boards; these pods can't be served here
 //!          ◄─ List, every second ─ who has ended? (confirmed by the API server): the token is revoked
 //! ```
 //! [`allocations`] decides what follows from each event, without I/O; the other modules ask and act.
@@ -12,6 +13,7 @@
 
 mod advertised;
 pub mod allocations;
+mod announcement;
 mod api;
 mod args;
 mod boards;
@@ -23,6 +25,8 @@ mod injection;
 mod kubelet;
 mod layout;
 mod plugin;
+mod refusals;
+mod report;
 mod revocation;
 mod service;
 

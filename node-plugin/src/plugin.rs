@@ -7,12 +7,19 @@ use crate::boards::Boards;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::holders::{ListError, PodResources};
 use crate::identity::{Asks, IdentityError, Life, Pods};
+use crate::announcement::announce;
 use crate::layout::Layout;
-use fpga_cluster::allocation::Wish;
+use crate::refusals::Refusals;
+use fpga_cluster::allocation::Shortage;
+use fpga_core::matching::Rejection;
+use fpga_core::node_state::{Instances, MAX_KEPT_OFF, PluginReport};
+use fpga_core::requirement::InvalidRequirement;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -28,6 +35,9 @@ pub(crate) struct Plugin {
     pub(crate) limit: u32,
     checkpoint: Checkpoint,
     allocations: Mutex<Allocations>,
+    refusals: Mutex<Refusals>,
+    /// Held while an annotation is written.
+    pub(crate) announcing: tokio::sync::Mutex<()>,
 }
 
 /// What a new [`Plugin`] is made of.
@@ -55,6 +65,9 @@ pub(crate) enum PrepareError {
     /// The API server does not tell what the container asks for.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// What the pod asks for can't be understood.
+    #[error(transparent)]
+    Requirement(#[from] InvalidRequirement),
     /// The collector has not yet told the state of the boards.
     #[error("the state of this node's boards is not known yet; does fpga-collector run?")]
     NoState,
@@ -86,11 +99,26 @@ impl PrepareError {
         match self {
             Self::Identity(error) => error.is_transient(),
             Self::Refused(Refusal::UnknownAllocation) => false,
-            Self::List(_)
+            Self::Refused(Refusal::Shortage(_)) | Self::Requirement(_) => !self.is_permanent(),
+            Self::List(_) | Self::Nobody(_) | Self::NoState | Self::Act(_) => true,
+        }
+    }
+
+    /// Whether neither time nor another pod's end will change it, only other boards or another pod. The list is
+    /// closed: the boards of the node can never meet the requirement, or the requirement can't be understood. A node
+    /// without any board is not on it, since its managers may be about to report.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            Self::Requirement(_) => true,
+            Self::Refused(Refusal::Shortage(Shortage { rejection, .. })) => {
+                rejection.is_permanent() && *rejection != Rejection::NoDevice
+            }
+            Self::Refused(Refusal::UnknownAllocation)
+            | Self::List(_)
             | Self::Nobody(_)
+            | Self::Identity(_)
             | Self::NoState
-            | Self::Refused(Refusal::Shortage(_))
-            | Self::Act(_) => true,
+            | Self::Act(_) => false,
         }
     }
 }
@@ -109,8 +137,18 @@ impl Plugin {
         for act in allocations.recover() {
             carry_out(&layout, &act)?;
         }
-        let allocations = Mutex::new(allocations);
-        Ok(Self { layout, pods, pod_resources, boards, bitstreams, limit, checkpoint, allocations })
+        Ok(Self {
+            layout,
+            pods,
+            pod_resources,
+            boards,
+            bitstreams,
+            limit,
+            checkpoint,
+            allocations: Mutex::new(allocations),
+            refusals: Mutex::default(),
+            announcing: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Makes the allocation of a container.
@@ -129,18 +167,39 @@ impl Plugin {
     ///
     /// # Errors
     /// [`PrepareError`], if the container can't start now.
-    pub(crate) async fn prepare(&self, instances: &BTreeSet<InstanceId>) -> Result<(), PrepareError> {
+    pub(crate) async fn prepare(
+        self: Arc<Self>,
+        instances: &BTreeSet<InstanceId>,
+    ) -> Result<(), PrepareError> {
         let holders = self.pod_resources.list().await?;
         let holder = holders.into_iter().find(|holder| !holder.instances.is_disjoint(instances));
         let Holder { namespace, pod, container, .. } =
             holder.ok_or_else(|| PrepareError::Nobody(instances.clone()))?;
-        let Asks { owner, requirement, boards } = self.pods.asks(&namespace, &pod, &container).await?;
+        let asks = self.pods.asks(&namespace, &pod, &container).await?;
+        let result = self.give(instances, &asks);
+        match &result {
+            Ok(()) => self.refusals.lock().serve(&asks.owner.uid),
+            Err(error) if error.is_permanent() => {
+                self.refusals.lock().refuse(&asks.owner.uid, asks.controller.as_deref(), Instant::now());
+            }
+            Err(_) => {}
+        }
+        if result.is_ok() && asks.announced != Some(self.boards_of(&asks.owner.uid)) {
+            tokio::spawn(announce(self, namespace, pod, asks.owner.uid));
+        }
+        result
+    }
+
+    /// Gives the container boards and a token.
+    fn give(&self, instances: &BTreeSet<InstanceId>, asks: &Asks) -> Result<(), PrepareError> {
+        let Asks { owner, requirement, .. } = asks;
+        let requirement = requirement.as_ref().map_err(Clone::clone)?;
         let state = self.boards.borrow().state.clone().ok_or(PrepareError::NoState)?;
         let token = Token::fresh().map_err(|error| ActError::Files(io::Error::other(error)))?;
         let start = Start {
             instances,
             owner: owner.clone(),
-            wish: Wish { requirement: &requirement, boards },
+            requirement,
             node: &state,
             limit: self.limit,
             token,
@@ -153,8 +212,25 @@ impl Plugin {
             Act::Grant(_, claim) => Some(&claim.boards),
             _ => None,
         });
-        info!(%namespace, %pod, %container, uid = owner.uid, boards = ?granted, "A container has its boards");
+        let Owner { namespace, pod, container, uid } = owner;
+        info!(%namespace, %pod, %container, %uid, boards = ?granted, "A container has its boards");
         Ok(())
+    }
+
+    /// The boards of the pod with this UID, as its annotation has them.
+    pub(crate) fn boards_of(&self, uid: &str) -> String {
+        self.allocations.lock().boards_of(uid).into_iter().collect::<Vec<_>>().join(",")
+    }
+
+    /// What the plugin can give now, and whose pods it can't serve.
+    pub(crate) fn report(&self) -> PluginReport {
+        let healthy = self.boards.borrow().healthy.clone();
+        let allocations = self.allocations.lock();
+        let instances = |board: &String| Instances { used: allocations.instances(board), limit: self.limit };
+        PluginReport {
+            boards: healthy.into_iter().map(|board| (board.clone(), instances(&board))).collect(),
+            kept_off: self.refusals.lock().kept_off(Instant::now(), MAX_KEPT_OFF),
+        }
     }
 
     /// Tells the state who holds instances, and ends the claims of owners that have ended. `Err` if the kubelet does

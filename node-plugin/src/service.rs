@@ -8,7 +8,7 @@ use crate::api::device_plugin::{
     PreferredAllocationResponse,
 };
 use crate::injection;
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, PrepareError};
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +23,9 @@ use tracing::{info, warn};
 
 /// Time for which a container's start waits for what may change. The kubelet itself ends a call after 30 s.
 const PATIENCE: Duration = Duration::from_secs(25);
+/// Time for which a container's start waits although the reason seems not to pass: managers of a node that has just
+/// started report their boards one by one.
+const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two tries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -107,11 +110,11 @@ impl DevicePlugin for Service {
         request: Request<PreStartContainerRequest>,
     ) -> Result<Response<PreStartContainerResponse>, Status> {
         let instances = instances(request.into_inner().devices_ids);
-        let deadline = Instant::now() + PATIENCE;
+        let begin = Instant::now();
         loop {
-            match self.plugin.prepare(&instances).await {
+            match Arc::clone(&self.plugin).prepare(&instances).await {
                 Ok(()) => return Ok(Response::new(PreStartContainerResponse {})),
-                Err(error) if error.is_transient() && Instant::now() + RETRY_INTERVAL < deadline => {
+                Err(error) if begin.elapsed() + RETRY_INTERVAL < patience_with(&error) => {
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 // The kubelet shows this text on the pod, and tries again later.
@@ -121,6 +124,14 @@ impl DevicePlugin for Service {
                 }
             }
         }
+    }
+}
+
+fn patience_with(error: &PrepareError) -> Duration {
+    match (error.is_transient(), error.is_permanent()) {
+        (true, _) => PATIENCE,
+        (false, true) => SHORT_PATIENCE,
+        (false, false) => Duration::ZERO,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::state::{Counted, NoRoom};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
-use fpga_core::node_state::NodeState;
+use fpga_core::node_state::{NodeState, PluginReport};
 use fpga_net::http::Charge;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use tokio::sync::{oneshot, watch};
@@ -60,6 +60,7 @@ pub(super) enum Command {
     Events { report: Report, reply: Reply<Counted> },
     Device { status: Box<DeviceStatus>, reply: Reply<()> },
     Gone { id: String, reply: Reply<bool> },
+    Plugin { report: PluginReport, reply: Reply<()> },
     Measure { reply: Reply<NodeState> },
     Publish { reply: Reply<NodeState> },
     Seen { state: Box<NodeState>, reply: Reply<()> },
@@ -89,6 +90,14 @@ impl Handle {
     /// [`Refusal`] for the reason.
     pub async fn gone(&self, id: String) -> Result<bool, Refusal> {
         self.ask(|reply| Command::Gone { id, reply }).await
+    }
+
+    /// Takes a report of the node plugin.
+    ///
+    /// # Errors
+    /// [`Refusal`] for the reason.
+    pub async fn plugin(&self, report: PluginReport) -> Result<(), Refusal> {
+        self.ask(|reply| Command::Plugin { report, reply }).await
     }
 
     /// The state now.

@@ -2,7 +2,7 @@
 //! change, but immediate where a rejected pod may be waiting for them.
 
 use fpga_core::device::Health;
-use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState};
+use fpga_core::node_state::{DeviceState, DigestPrefix, Heartbeat, NodeState};
 use fpga_core::pacing;
 use fpga_core::units::Millis;
 use std::time::{Duration, Instant};
@@ -55,6 +55,8 @@ pub enum Reason {
     First,
     /// The node can take pods that it could not take before.
     Urgent,
+    /// The node plugin can't serve pods that the node could take before: pods that are placed here now would fail.
+    Closed,
     /// A repetition of the last write, for pods that were tried before the extender knew of the change.
     Echo,
     /// A slot holds another bitstream, or one that was in the way is gone: pods that need this may now be accepted.
@@ -188,6 +190,8 @@ impl Policy {
         }
         let (reason, due) = if lets_pods_in(&last.state, current) {
             (Reason::Urgent, URGENT_INTERVAL.min(last.min))
+        } else if plugin_closes(&last.state, current) {
+            (Reason::Closed, URGENT_INTERVAL.min(last.min))
         } else if last.news == News::Board || last.news == News::Bitstream && self.echoes_bitstreams() {
             (Reason::Echo, ECHO_DELAY.min(last.heartbeat))
         } else if differs(&last.state, current, passed.into()) {
@@ -225,7 +229,30 @@ fn lets_pods_in(old: &NodeState, new: &NodeState) -> bool {
         before.is_none_or(|before| {
             before.health != Health::Healthy || before.slots < device.slots || facts(before) != facts(device)
         })
-    })
+    }) || plugin_opens(old, new)
+}
+
+/// Whether the node plugin can serve pods for `new` that it could not serve for `old`.
+fn plugin_opens(old: &NodeState, new: &NodeState) -> bool {
+    plugin_closes(new, old)
+}
+
+/// Whether the node plugin can't serve pods for `new` that it could serve for `old`: on a board, or those of a
+/// controller.
+fn plugin_closes(old: &NodeState, new: &NodeState) -> bool {
+    let serves = |state: &NodeState, device: &DeviceState| {
+        let in_time = state.plugin.as_ref().is_none_or(|plugin| plugin.heartbeat == Heartbeat::InTime);
+        in_time && state.offers(device) && state.has_instances_left(device)
+    };
+    let on_a_board = new.devices.iter().any(|device| {
+        let before = old.devices.iter().find(|before| before.id == device.id);
+        before.is_some_and(|before| serves(old, before)) && !serves(new, device)
+    });
+    let kept_off = |state: &NodeState, owner: &String| {
+        state.plugin.as_ref().is_some_and(|plugin| plugin.report.kept_off.contains(owner))
+    };
+    let owners = new.plugin.iter().flat_map(|plugin| &plugin.report.kept_off);
+    on_a_board || owners.into_iter().any(|owner| !kept_off(old, owner))
 }
 
 /// Whether a pod that was rejected for `old` because of a bitstream may be accepted for `new`: a bitstream was

@@ -202,6 +202,12 @@ fn asks(requirement: &serde_json::Value) -> String {
             parts.push(format!("{key} {value}"));
         }
     }
+    if let Some(boards) = requirement["boards"].as_u64() {
+        parts.push(format!("{boards} boards"));
+    }
+    if let Some(per_mille) = requirement["max_utilization"].as_u64() {
+        parts.push(format!("boards used for {} % at most", per_mille.div_ceil(10)));
+    }
     if let Some(slots) = requirement["slots"].as_u64() {
         parts.push(format!("{slots} slots at least"));
     }

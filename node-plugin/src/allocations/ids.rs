@@ -56,6 +56,13 @@ impl InstanceId {
         Self(format!("{board}-{number}"))
     }
 
+    /// The instance `number` that a board adds to what the node has of the board's vendor.
+    #[must_use]
+    pub fn of_vendor(board: &str, number: u32) -> Self {
+        // Instances of both resources are told apart by their ids alone.
+        Self(format!("{board}-v{number}"))
+    }
+
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -1,41 +1,15 @@
 use super::*;
-use fpga_core::device::Health;
+use fpga_core::fixtures::{mk_board, mk_state};
 use fpga_core::matching::Rejection;
-use fpga_core::node_state::{Buckets, DeviceState, LeftOut};
-use fpga_core::requirement::Requirement;
-use fpga_core::units::{Millis, WallTime};
+use fpga_core::node_state::DeviceState;
+use fpga_core::units::Millis;
 use proptest::prelude::*;
 
 const LIMIT: u32 = 16;
 
 /// A node with these healthy, idle boards.
 fn mk_node(boards: &[&str]) -> NodeState {
-    let device = |id: &&str| DeviceState {
-        id: (*id).into(),
-        vendor: "intel".into(),
-        platform: String::new(),
-        board: "a10".into(),
-        shell: "1".into(),
-        slots: 4,
-        loaded: Vec::new(),
-        usage: Millis::ZERO,
-        reconfiguration: Millis::ZERO,
-        queued: 0,
-        health: Health::Healthy,
-    };
-    NodeState {
-        boot: 1,
-        seq: 1,
-        heartbeat: Millis::from_secs(60),
-        measured_at: WallTime(0),
-        window: Millis::from_secs(60),
-        usage: Millis::ZERO,
-        reconfiguration: Millis::ZERO,
-        devices: boards.iter().map(device).collect(),
-        bitstreams: Vec::new(),
-        buckets: Buckets { bucket: Millis::from_secs(10), usage: Vec::new(), reconfiguration: Vec::new() },
-        left_out: LeftOut::default(),
-    }
+    NodeState { devices: boards.iter().map(|id| mk_board(id, &[])).collect(), ..mk_state() }
 }
 
 fn mk_owner(pod: &str) -> Owner {
@@ -78,7 +52,7 @@ impl Bed {
         self.0.decide(Event::Starts(Start {
             instances: &ids(instances),
             owner: owner.clone(),
-            wish: Wish { requirement: &requirement, boards: 1 },
+            requirement: &requirement,
             node: &mk_node(boards),
             limit: LIMIT,
             token: Token::of(token),
@@ -130,13 +104,57 @@ fn a_burst_spreads_over_the_boards() {
 }
 
 #[test]
+fn a_container_gets_as_many_boards_as_it_asks_for_and_its_pod_has_those_of_all_its_containers() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    let sidecar = Owner { container: "sidecar".into(), ..owner.clone() };
+    let two = Requirement { boards: 2, ..Requirement::default() };
+    for (id, owner, requirement) in [("a1", &owner, &two), ("a2", &sidecar, &Requirement::default())] {
+        let instances = ids(&[id]);
+        bed.allocate(id, &[id]);
+        let start = Start {
+            instances: &instances,
+            owner: owner.clone(),
+            requirement,
+            node: &mk_node(&["b0", "b1", "b2"]),
+            limit: LIMIT,
+            token: Token::of(id),
+        };
+        bed.0.decide(Event::Starts(start)).unwrap();
+    }
+    assert_eq!(bed.claim(&AllocationId::of("a1")).boards, ["b0".into(), "b1".into()].into());
+    assert_eq!(bed.0.boards_of(&owner.uid), ["b0", "b1", "b2"].into());
+    assert_eq!((bed.0.instances("b0"), bed.0.instances("b2"), bed.0.instances("b3")), (1, 1, 0));
+}
+
+#[test]
+fn a_container_that_starts_again_keeps_the_board_that_it_uses_itself_for_more_than_it_allows() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    bed.allocate("a1", &["b0-1"]);
+    let at_most = Requirement { max_utilization: Some("0.5".parse().unwrap()), ..Requirement::default() };
+    let busy = DeviceState { usage: Millis::from_secs(1200), ..mk_board("b0", &[]) };
+    let used = NodeState { devices: vec![busy, mk_board("b1", &[])], ..mk_state() };
+    for (node, token) in [(mk_node(&["b0"]), "t1"), (used, "t2")] {
+        let start = Start {
+            instances: &ids(&["b0-1"]),
+            owner: owner.clone(),
+            requirement: &at_most,
+            node: &node,
+            limit: LIMIT,
+            token: Token::of(token),
+        };
+        bed.0.decide(Event::Starts(start)).unwrap();
+        assert_eq!(bed.0.boards_of(&owner.uid), ["b0"].into());
+    }
+}
+
+#[test]
 fn who_can_not_start_is_told_why_and_nothing_changes() {
     let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
     assert_eq!(bed.start(&["b0-1"], &owner, &["b0"], "t1"), Err(Refusal::UnknownAllocation));
     bed.allocate("a1", &["b0-1"]);
     let before = bed.0.clone();
     let refusal = bed.start(&["b0-1"], &owner, &[], "t1").unwrap_err();
-    assert_eq!(refusal, Refusal::Shortage(Shortage::None(Rejection::NoDevice)));
+    assert_eq!(refusal, Refusal::Shortage(Shortage { rejection: Rejection::NoDevice, boards: 1 }));
     assert_eq!(bed.0, before);
 }
 
@@ -269,7 +287,7 @@ proptest! {
                     let result = state.decide(Event::Starts(Start {
                         instances: &ids(&[INSTANCES[instance]]),
                         owner: owner.clone(),
-                        wish: Wish { requirement: &requirement, boards: 1 },
+                        requirement: &requirement,
                         node: &mk_node(&present),
                         limit: LIMIT,
                         token: Token::of(&format!("t{number}")),

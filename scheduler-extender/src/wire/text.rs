@@ -1,14 +1,13 @@
 //! Strings that borrow from the request where possible, maps that keep only keys of this project, and lists of
 //! bounded length. Without the bound, a list of very short items would take many times the memory of its text.
 
-use fpga_core::names::ALIAS_PREFIX;
+use fpga_core::names::{ALIAS_PREFIX, OWN_PREFIX};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Prefix of this project's labels and annotations.
 /// Most labels, annotations or resources of this project on an object.
 pub const MAX_OUR_PAIRS: usize = 256;
 

@@ -252,6 +252,7 @@ impl Collector {
             }],
             bitstreams,
             buckets: measured.buckets,
+            plugin: None,
             left_out: LeftOut::default(),
         };
         // Annotations are bounded in size, so decisions see the decoded annotation. An interval of 0 means that

@@ -1,40 +1,17 @@
 use super::*;
-use fpga_core::node_state::{Buckets, LeftOut, RecentBitstream};
+use fpga_core::fixtures::{self, mk_board, mk_plugin};
+use fpga_core::node_state::{PluginState, RecentBitstream};
 use fpga_core::units::WallTime;
 
 const INTERVALS: Intervals = Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
 
 fn mk_device(id: &str) -> DeviceState {
-    DeviceState {
-        id: id.to_owned(),
-        vendor: "intel".to_owned(),
-        platform: String::new(),
-        board: String::new(),
-        shell: String::new(),
-        slots: 4,
-        loaded: Vec::new(),
-        usage: Millis::ZERO,
-        reconfiguration: Millis::ZERO,
-        queued: 0,
-        health: Health::Healthy,
-    }
+    DeviceState { board: String::new(), shell: String::new(), ..mk_board(id, &[]) }
 }
 
 fn mk_state(measured_at: u64) -> NodeState {
-    NodeState {
-        boot: 1,
-        seq: 1,
-        heartbeat: Millis(60_000),
-        measured_at: WallTime(measured_at),
-        window: Millis(300_000),
-        usage: Millis::ZERO,
-        reconfiguration: Millis::ZERO,
-        devices: vec![mk_device("dm0")],
-        bitstreams: Vec::new(),
-        buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
-        plugin: None,
-        left_out: LeftOut::default(),
-    }
+    let devices = vec![mk_device("dm0")];
+    NodeState { measured_at: WallTime(measured_at), devices, ..fixtures::mk_state() }
 }
 
 fn mk_policy(state: &NodeState, at: Instant) -> Policy {
@@ -338,4 +315,24 @@ fn a_bitstream_that_is_no_longer_on_a_board_of_another_kind_is_written_as_one_th
     let policy = mk_policy(&in_the_way, at);
     evicted.devices[1].health = Health::Unhealthy;
     assert!(matches!(policy.decide(&evicted, after(at, 1)), Decision::Wait(_)));
+}
+
+#[test]
+fn what_the_node_plugin_can_not_serve_any_more_is_written_at_once_and_so_is_its_return() {
+    let at = Instant::now();
+    let with = |plugin: Option<PluginState>| NodeState { plugin, ..mk_state(1_000_000) };
+    let serving = mk_plugin(&[("dm0", 3, 16)]);
+    let late = PluginState { heartbeat: Heartbeat::Late, ..serving.clone() };
+    let mut kept_off = serving.clone();
+    kept_off.report.kept_off = ["rs-1".to_owned()].into();
+    for closed in [late, kept_off, mk_plugin(&[("dm0", 16, 16)]), mk_plugin(&[])] {
+        let policy = mk_policy(&with(Some(serving.clone())), at);
+        assert_eq!(policy.decide(&with(Some(closed.clone())), after(at, 1)), Decision::Write(Reason::Closed));
+        let policy = mk_policy(&with(Some(closed)), at);
+        assert_eq!(policy.decide(&with(Some(serving.clone())), after(at, 1)), Decision::Write(Reason::Urgent));
+    }
+    let policy = mk_policy(&with(Some(serving)), at);
+    let one_more = with(Some(mk_plugin(&[("dm0", 4, 16)])));
+    let wait = Decision::Wait(Duration::from_secs(59));
+    assert_eq!(policy.decide(&one_more, after(at, 1)), wait, "it decides about no pod");
 }
