@@ -23,7 +23,7 @@ use fpga_net::kube_config::{self, KubeConfigError};
 use fpga_net::log::LogArgs;
 use fpga_net::memory::MemoryLimit;
 use fpga_net::signals::Signals;
-use fpga_net::{duration, ready_file};
+use fpga_net::{duration, ready_file, runtime};
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -146,14 +146,7 @@ impl Args {
     /// The reason why the collector could not start or end properly, with what to do about it.
     pub fn run(self) -> anyhow::Result<()> {
         // Parsing, HTTP and publishing need little processor time; the owner has a thread of its own.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
-        let result = runtime.block_on(self.serve());
-        runtime.shutdown_timeout(Duration::from_secs(1));
-        result
+        runtime::run(self.serve()).context("cannot start the runtime")?
     }
 
     async fn serve(self) -> anyhow::Result<()> {

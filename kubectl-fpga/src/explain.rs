@@ -11,6 +11,7 @@ use crate::nodes::{replicas, warn};
 use crate::output::{Colours, Format, print, print_json};
 use crate::problem::{Grant, Problem};
 use anyhow::{Result, bail};
+use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_extender_api::Explanation;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -49,13 +50,23 @@ struct PodArg {
 struct Explained {
     namespace: String,
     pod: String,
-    /// The pod's node according to the API server; `None` if the pod is not bound or can't be read.
-    node: Option<String>,
+    /// The pod's node and boards according to the API server.
+    #[serde(flatten)]
+    placed: Placed,
     /// The latest decision, and the replica that made it.
     #[serde(flatten)]
     told: Told,
     /// Replicas that remember an earlier decision, with its time in milliseconds since the epoch.
     others: BTreeMap<String, u64>,
+}
+
+/// Where a pod is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct Placed {
+    /// The node; `None` if the pod is not bound or can't be read.
+    node: Option<String>,
+    /// The boards of its containers, comma-separated, as the node plugin wrote them; `None` if it wrote none.
+    boards: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -79,15 +90,15 @@ impl ExplainArgs {
         let path = format!("/explain/{namespace}/{}", self.pod.name);
         let answers = extender::ask_all::<Explanation>(&replicas, &path).await;
         let placed = match &cluster {
-            Ok(cluster) => node_of(cluster, &namespace, &self.pod.name).await,
+            Ok(cluster) => placement_of(cluster, &namespace, &self.pod.name).await,
             Err(problem) => Err(problem.clone()),
         };
         let (told, others, silent) = latest(answers)?;
         let Some(told) = told else {
             warn(&silent);
             let where_it_is = match placed {
-                Ok(Some(Some(node))) => format!("The pod runs on {node}. "),
-                Ok(Some(None)) => {
+                Ok(Some(Placed { node: Some(node), .. })) => format!("The pod runs on {node}. "),
+                Ok(Some(Placed { node: None, .. })) => {
                     "The pod waits; `kubectl describe pod` has kube-scheduler's words. ".to_owned()
                 }
                 Ok(None) => "There is no such pod. ".to_owned(),
@@ -101,8 +112,8 @@ impl ExplainArgs {
                 self.pod.name
             );
         };
-        let node = placed.ok().flatten().flatten();
-        let explained = Explained { namespace, pod: self.pod.name.clone(), node, told, others };
+        let placed = placed.ok().flatten().unwrap_or_default();
+        let explained = Explained { namespace, pod: self.pod.name.clone(), placed, told, others };
         match self.output {
             Format::Json => print_json(&explained)?,
             format => print(&explained.text(format == Format::Wide, Colours::of_stdout()))?,
@@ -112,12 +123,15 @@ impl ExplainArgs {
     }
 }
 
-/// The pod's node; `None` if there is no such pod, `Some(None)` if the pod is not bound.
-async fn node_of(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<Option<String>>, Problem> {
+/// Where the pod is; `None` if there is no such pod.
+async fn placement_of(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<Placed>, Problem> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
     let pod = pods.get_opt(name).await;
     let pod = pod.map_err(|error| Problem::of_api(&error, &cluster.server, "can't get the pod", &GET_POD))?;
-    Ok(pod.map(|pod| pod.spec.and_then(|spec| spec.node_name)))
+    Ok(pod.map(|pod| Placed {
+        node: pod.spec.and_then(|spec| spec.node_name),
+        boards: pod.metadata.annotations.and_then(|mut annotations| annotations.remove(BOARDS_ANNOTATION)),
+    }))
 }
 
 type Latest = (Option<Told>, BTreeMap<String, u64>, Vec<Problem>);

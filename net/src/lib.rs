@@ -4,8 +4,8 @@
 //! Without features: token files, pauses between attempts, the text of metric labels, durations and sizes, the ready
 //! file, and the memory limit of the process. The features add:
 //! - `tls`: TLS whose certificates are read again when they change;
-//! - `service`: ports with HTTP/1.1 and bounds on connections, heads and idle time, `/metrics`, signals, and the flags
-//!   of the log;
+//! - `service`: ports with HTTP/1.1 and bounds on connections, heads and idle time, `/metrics`, signals, the flags of
+//!   the log, and the runtime of services on nodes;
 //! - `kube`: the way to the API server;
 //! - `sockets`: the sockets between both ends of a remote OpenCL session;
 //! - `testing`: what tests of several crates share.
@@ -30,6 +30,8 @@ mod labels;
 pub mod log;
 pub mod memory;
 pub mod ready_file;
+#[cfg(feature = "service")]
+pub mod runtime;
 #[cfg(feature = "service")]
 pub mod signals;
 pub mod size;

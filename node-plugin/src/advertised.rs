@@ -25,7 +25,9 @@ pub(crate) struct Offer {
 impl Offer {
     /// Name of the resource.
     pub(crate) fn resource(&self) -> String {
-        self.vendor.as_ref().map_or_else(|| ACCELERATED_RESOURCE.to_owned(), |vendor| format!("{OWN_PREFIX}{vendor}"))
+        self.vendor
+            .as_ref()
+            .map_or_else(|| ACCELERATED_RESOURCE.to_owned(), |vendor| format!("{OWN_PREFIX}{vendor}"))
     }
 }
 
@@ -96,7 +98,7 @@ mod tests {
         let xilinx = DeviceState { vendor: "xilinx".into(), ..mk_board("b", &[]) };
         let state = NodeState { devices: vec![mk_board("a", &[]), xilinx], ..mk_state() };
         let both: std::collections::BTreeSet<String> = ["a".to_owned(), "b".to_owned()].into();
-        let boards = Boards { known: both.clone(), healthy: both.clone(), state: Some(state) };
+        let boards = Boards { known: both.clone(), healthy: both, state: Some(state) };
         let mut advertised = Advertised { vendor: Some("intel".into()), ..Advertised::default() };
         let mut ids = |boards: &Boards| {
             let devices = advertised.devices(boards, 2, Instant::now());

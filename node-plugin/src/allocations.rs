@@ -26,6 +26,9 @@ const LISTS_WITHOUT_OWNER: u32 = 60;
 /// Number of successive lists without it in which the owner of a claim is looked up each time, since its end is
 /// probable; and the distance of lookups afterwards.
 const PROMPT_LOOKS: u32 = 10;
+/// Number of lists with it after which the owner of a claim is looked up all the same: kubelets before 1.34 list pods
+/// that have ended.
+const LISTS_UNTIL_LOOK: u32 = 300;
 
 /// All allocations of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +50,9 @@ pub struct Allocation {
     /// Number of successive lists in which the kubelet did not name it.
     #[serde(default)]
     unlisted: u32,
+    /// Number of lists in which the kubelet named it since the owner was looked up.
+    #[serde(default)]
+    listed: u32,
 }
 
 /// The boards of a container, and the token that proves the container to their managers.
@@ -166,7 +172,8 @@ impl Allocations {
     pub fn decide(&mut self, event: Event<'_>) -> Result<Vec<Act>, Refusal> {
         match event {
             Event::Allocated { id, instances } => {
-                let allocation = Allocation { number: self.next, instances, claim: None, unlisted: 0 };
+                let allocation =
+                    Allocation { number: self.next, instances, claim: None, unlisted: 0, listed: 0 };
                 self.next += 1;
                 self.by_id.insert(id.clone(), allocation);
                 Ok(vec![Act::MakeFolder(id)])
@@ -254,6 +261,10 @@ impl Allocations {
         for (id, allocation) in &mut self.by_id {
             if listed.contains(id) {
                 allocation.unlisted = 0;
+                allocation.listed = (allocation.listed + 1) % LISTS_UNTIL_LOOK;
+                let owner = allocation.claim.as_ref().map(|claim| claim.owner.clone());
+                let due = owner.filter(|_| allocation.listed == 0);
+                acts.extend(due.map(|owner| Act::Look(id.clone(), owner)));
                 continue;
             }
             allocation.unlisted = allocation.unlisted.saturating_add(1);

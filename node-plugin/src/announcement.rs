@@ -1,6 +1,7 @@
 //! Writes the boards of a pod into the pod's annotation, for people and for other programs. Nothing on the node depends
 //! on it, so a container never waits for it.
 
+use crate::allocations::Owner;
 use crate::plugin::Plugin;
 use fpga_net::backoff::Backoff;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use tracing::warn;
 const TRIES: u32 = 6;
 
 /// Writes the annotation of the pod, with a few tries.
-pub(crate) async fn announce(plugin: Arc<Plugin>, namespace: String, pod: String, uid: String) {
+pub(crate) async fn announce(plugin: Arc<Plugin>, owner: Owner) {
+    let Owner { namespace, pod, uid, .. } = owner;
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
     for remaining in (0..TRIES).rev() {
         // One at a time, and the boards are read when it is this one's turn: the last write has the last boards.

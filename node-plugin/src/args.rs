@@ -1,21 +1,21 @@
 //! The command line, and the start and end of the plugin's tasks.
 
+use crate::advertised::Offer;
 use crate::boards::{self, Boards};
 use crate::holders::PodResources;
 use crate::identity::Pods;
 use crate::kubelet::{Kubelet, remove_dead_sockets};
 use crate::layout::{LIBRARY, Layout};
 use crate::plugin::{Parts, Plugin};
-use crate::advertised::Offer;
 use crate::{advertised, report, revocation};
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 use fpga_core::board_request::BoardResource;
 use fpga_core::names::OWN_PREFIX;
 use fpga_hook::Endpoint;
-use fpga_net::kube_config;
 use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
+use fpga_net::{kube_config, runtime};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use std::collections::BTreeSet;
 use std::iter;
@@ -116,12 +116,7 @@ impl Args {
     /// # Errors
     /// The reason why the plugin could not start, with what to do about it.
     pub fn run(self) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
-        runtime.block_on(self.serve())
+        runtime::run(self.serve()).context("cannot start the runtime")?
     }
 
     async fn serve(self) -> anyhow::Result<()> {

@@ -30,14 +30,6 @@ pub(crate) struct Boards {
     pub(crate) state: Option<NodeState>,
 }
 
-impl Boards {
-    /// The vendor of each board whose state is known.
-    pub(crate) fn vendors(&self) -> BTreeMap<&str, &str> {
-        let devices = self.state.iter().flat_map(|state| &state.devices);
-        devices.map(|device| (device.id.as_str(), device.vendor.as_str())).collect()
-    }
-}
-
 /// Looks at the boards for ever.
 pub(crate) async fn watch(layout: Layout, collector: Endpoint, boards: watch::Sender<Boards>) {
     let mut said = None;
@@ -87,6 +79,12 @@ impl Boards {
             state
         });
         Self { known, healthy, state }
+    }
+
+    /// The vendor of each board whose state is known.
+    pub(crate) fn vendors(&self) -> BTreeMap<&str, &str> {
+        let devices = self.state.iter().flat_map(|state| &state.devices);
+        devices.map(|device| (device.id.as_str(), device.vendor.as_str())).collect()
     }
 }
 

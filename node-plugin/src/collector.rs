@@ -56,14 +56,10 @@ pub(crate) async fn report(endpoint: &Endpoint, report: &PluginReport) -> Result
     ask(endpoint, Method::PUT, "/v1/plugin", body.into()).await.map(drop)
 }
 
-async fn ask(
-    endpoint: &Endpoint,
-    method: Method,
-    path: &str,
-    body: Bytes,
-) -> Result<Bytes, CollectorError> {
+async fn ask(endpoint: &Endpoint, method: Method, path: &str, body: Bytes) -> Result<Bytes, CollectorError> {
     let unreachable = |reason: String| CollectorError::Unreachable { endpoint: endpoint.clone(), reason };
-    let request = Request::builder().method(method).uri(path).header("host", "collector").body(Full::new(body));
+    let request =
+        Request::builder().method(method).uri(path).header("host", "collector").body(Full::new(body));
     let request = request.map_err(|error| unreachable(error.to_string()))?;
     let exchange = async {
         match endpoint {

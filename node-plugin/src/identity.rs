@@ -111,7 +111,8 @@ impl Pods {
         };
         let controller = found.metadata.owner_references.iter().flatten();
         let controller = controller.into_iter().find(|owner| owner.controller == Some(true));
-        let announced = found.metadata.annotations.iter().flatten().find(|(key, _)| *key == BOARDS_ANNOTATION);
+        let announced =
+            found.metadata.annotations.iter().flatten().find(|(key, _)| *key == BOARDS_ANNOTATION);
         Ok(Asks {
             owner,
             controller: controller.map(|owner| owner.uid.clone()),

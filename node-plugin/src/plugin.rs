@@ -7,7 +7,6 @@ use crate::boards::Boards;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::holders::{ListError, PodResources};
 use crate::identity::{Asks, IdentityError, Life, Pods};
-use crate::announcement::announce;
 use crate::layout::Layout;
 use crate::refusals::Refusals;
 use fpga_cluster::allocation::Shortage;
@@ -18,7 +17,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -48,6 +46,20 @@ pub(crate) struct Parts {
     pub(crate) boards: watch::Receiver<Boards>,
     pub(crate) bitstreams: Option<PathBuf>,
     pub(crate) limit: u32,
+}
+
+/// A container that has its boards.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) owner: Owner,
+    pub(crate) announced: Announced,
+}
+
+/// Whether the pod's annotation names its boards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Announced {
+    Yes,
+    No,
 }
 
 /// The reason why a container can't start now.
@@ -167,10 +179,7 @@ impl Plugin {
     ///
     /// # Errors
     /// [`PrepareError`], if the container can't start now.
-    pub(crate) async fn prepare(
-        self: Arc<Self>,
-        instances: &BTreeSet<InstanceId>,
-    ) -> Result<(), PrepareError> {
+    pub(crate) async fn prepare(&self, instances: &BTreeSet<InstanceId>) -> Result<Prepared, PrepareError> {
         let holders = self.pod_resources.list().await?;
         let holder = holders.into_iter().find(|holder| !holder.instances.is_disjoint(instances));
         let Holder { namespace, pod, container, .. } =
@@ -184,10 +193,12 @@ impl Plugin {
             }
             Err(_) => {}
         }
-        if result.is_ok() && asks.announced != Some(self.boards_of(&asks.owner.uid)) {
-            tokio::spawn(announce(self, namespace, pod, asks.owner.uid));
-        }
-        result
+        result?;
+        let announced = match asks.announced == Some(self.boards_of(&asks.owner.uid)) {
+            true => Announced::Yes,
+            false => Announced::No,
+        };
+        Ok(Prepared { owner: asks.owner, announced })
     }
 
     /// Gives the container boards and a token.
@@ -196,14 +207,8 @@ impl Plugin {
         let requirement = requirement.as_ref().map_err(Clone::clone)?;
         let state = self.boards.borrow().state.clone().ok_or(PrepareError::NoState)?;
         let token = Token::fresh().map_err(|error| ActError::Files(io::Error::other(error)))?;
-        let start = Start {
-            instances,
-            owner: owner.clone(),
-            requirement,
-            node: &state,
-            limit: self.limit,
-            token,
-        };
+        let start =
+            Start { instances, owner: owner.clone(), requirement, node: &state, limit: self.limit, token };
         let acts = match self.act(Event::Starts(start)) {
             Err(ActError::Refused(refusal)) => return Err(refusal.into()),
             result => result?,

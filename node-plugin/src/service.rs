@@ -1,6 +1,7 @@
 //! The service that the kubelet calls.
 
 use crate::allocations::{AllocationId, InstanceId};
+use crate::announcement::announce;
 use crate::api::device_plugin::device_plugin_server::DevicePlugin;
 use crate::api::device_plugin::{
     AllocateRequest, AllocateResponse, Device, DevicePluginOptions, Empty, ListAndWatchResponse,
@@ -8,7 +9,7 @@ use crate::api::device_plugin::{
     PreferredAllocationResponse,
 };
 use crate::injection;
-use crate::plugin::{Plugin, PrepareError};
+use crate::plugin::{Announced, Plugin, PrepareError, Prepared};
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -112,8 +113,13 @@ impl DevicePlugin for Service {
         let instances = instances(request.into_inner().devices_ids);
         let begin = Instant::now();
         loop {
-            match Arc::clone(&self.plugin).prepare(&instances).await {
-                Ok(()) => return Ok(Response::new(PreStartContainerResponse {})),
+            match self.plugin.prepare(&instances).await {
+                Ok(Prepared { owner, announced }) => {
+                    if announced == Announced::No {
+                        tokio::spawn(announce(Arc::clone(&self.plugin), owner));
+                    }
+                    return Ok(Response::new(PreStartContainerResponse {}));
+                }
                 Err(error) if begin.elapsed() + RETRY_INTERVAL < patience_with(&error) => {
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }

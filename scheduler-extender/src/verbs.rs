@@ -227,7 +227,8 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
             asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
-            let verdicts = filter_for(pod.owner(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
+            let verdicts =
+                filter_for(pod.owner(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
             let names = offered.iter().map(|candidate| candidate.node.as_str());
             let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
             record(app, Verb::Preempt, at, &pod, (&asked, &policy.rules, names), kept(app, &found), decided);

@@ -7,6 +7,7 @@ pub mod artifacts;
 pub mod cluster;
 pub mod control_plane;
 pub mod do_nothing_extender;
+pub mod extender;
 pub mod http_client;
 pub mod identity;
 pub mod invoke;

@@ -3,6 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
+#[path = "real_node/states.rs"]
+mod states;
+#[path = "real_node/wishes.rs"]
+mod wishes;
+
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::{Runtime, rbac};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};

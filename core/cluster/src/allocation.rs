@@ -41,8 +41,8 @@ pub fn choose<'s>(
     limit: u32,
 ) -> Result<Vec<&'s str>, Shortage> {
     let wanted = requirement.boards.max(1);
-    let fitting = matching_boards(requirement, state)
-        .map_err(|rejection| Shortage { rejection, boards: wanted })?;
+    let fitting =
+        matching_boards(requirement, state).map_err(|rejection| Shortage { rejection, boards: wanted })?;
     let mut boards: Vec<_> = fitting.into_iter().filter_map(|number| state.devices.get(number)).collect();
     boards.sort_by_cached_key(|board| {
         let instances = occupation.instances(&board.id);
@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn a_board_without_instances_left_refuses_no_container_that_is_on_the_node() {
-        let state = NodeState { plugin: Some(mk_plugin(&[("a", 16, 16)])), ..mk_node(vec![mk_board("a", &[])]) };
+        let state =
+            NodeState { plugin: Some(mk_plugin(&[("a", 16, 16)])), ..mk_node(vec![mk_board("a", &[])]) };
         assert_eq!(first(&mk_asked(&[]), &state, &[("a", 16)].into()), "a");
     }
 

@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn a_container_asks_by_one_of_our_resources_in_limits_or_requests() {
         assert_eq!(BoardRequest::among([("cpu", "1"), ("fpga-scheduling.io/", "1")]), None);
-        let any = BoardRequest::among([("cpu", "1"), (ACCELERATED_RESOURCE, "2"), (ACCELERATED_RESOURCE, "2")]);
+        let any =
+            BoardRequest::among([("cpu", "1"), (ACCELERATED_RESOURCE, "2"), (ACCELERATED_RESOURCE, "2")]);
         assert_eq!(any, Some(BoardRequest::of_any_vendor("2")));
         let intel = BoardRequest::among([("fpga-scheduling.io/intel", "1")]).unwrap();
         assert_eq!((intel.resource.vendor(), intel.others), (Some("intel"), OtherResources::None));

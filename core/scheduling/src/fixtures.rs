@@ -40,8 +40,7 @@ pub fn mk_board(id: &str, loaded: &[u32]) -> DeviceState {
 #[must_use]
 pub fn mk_plugin(boards: &[(&str, u32, u32)]) -> PluginState {
     let instances = |(id, used, limit): &(&str, u32, u32)| ((*id).to_owned(), (*used, *limit).into());
-    let report =
-        PluginReport { boards: boards.iter().map(instances).collect(), ..PluginReport::default() };
+    let report = PluginReport { boards: boards.iter().map(instances).collect(), ..PluginReport::default() };
     PluginState { heartbeat: Heartbeat::InTime, report }
 }
 

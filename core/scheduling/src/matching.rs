@@ -377,13 +377,12 @@ fn labels_match(
         }
     }
     // There are no labels for these.
-    let beyond_labels =
-        [
-            (asked.platform.is_some(), Rejection::Platform),
-            (!asked.loaded.is_empty(), Rejection::NotLoaded),
-            (asked.boards > 1, Rejection::TooFewBoards),
-            (asked.max_utilization.is_some(), Rejection::Utilization),
-        ];
+    let beyond_labels = [
+        (asked.platform.is_some(), Rejection::Platform),
+        (!asked.loaded.is_empty(), Rejection::NotLoaded),
+        (asked.boards > 1, Rejection::TooFewBoards),
+        (asked.max_utilization.is_some(), Rejection::Utilization),
+    ];
     match beyond_labels.into_iter().find(|(asked, _)| *asked) {
         Some((_, rejection)) if unlabelled == UnlabelledNodes::Reject => return Err(rejection),
         _ => {}

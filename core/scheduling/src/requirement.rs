@@ -6,8 +6,8 @@ use crate::board_request::{BoardRequest, OtherResources};
 use crate::names::{
     ACCELERATED_RESOURCE, ACCELERATOR_ALIAS, ACCELERATOR_HASH_ALIAS, ALIAS_PREFIX, BITSTREAMS_ANNOTATION,
     BOARD_ALIAS, BOARD_LABEL, LOADED_ALIAS, LOADED_ANNOTATION, MAX_UTILIZATION_ALIAS,
-    MAX_UTILIZATION_ANNOTATION, PLATFORM_ALIAS, PLATFORM_ANNOTATION, SHELL_LABEL, SLOTS_ALIAS, SLOTS_ANNOTATION,
-    VENDOR_ALIAS, VENDOR_LABEL,
+    MAX_UTILIZATION_ANNOTATION, PLATFORM_ALIAS, PLATFORM_ANNOTATION, SHELL_LABEL, SLOTS_ALIAS,
+    SLOTS_ANNOTATION, VENDOR_ALIAS, VENDOR_LABEL,
 };
 use crate::utilization::{InvalidUtilization, Utilization};
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,9 @@ pub enum InvalidRequirement {
     #[error("annotation {MAX_UTILIZATION_ANNOTATION}: {0}")]
     MaxUtilization(#[from] InvalidUtilization),
     /// A container asks for two of our resources.
-    #[error("a container asks for two resources of fpga-scheduling.io; write one of them, with the number of boards")]
+    #[error(
+        "a container asks for two resources of fpga-scheduling.io; write one of them, with the number of boards"
+    )]
     TwoResources,
     /// Two vendors are asked for.
     #[error(
@@ -305,7 +307,10 @@ mod tests {
         let pod = PodText {
             labels: labels.iter().copied(),
             annotations: annotations.iter().copied(),
-            containers: &containers.iter().map(|quantity| BoardRequest::of_any_vendor(quantity)).collect::<Vec<_>>(),
+            containers: &containers
+                .iter()
+                .map(|quantity| BoardRequest::of_any_vendor(quantity))
+                .collect::<Vec<_>>(),
         };
         Requirement::of_pod(pod).map_err(|error| error.to_string())
     }
@@ -418,7 +423,8 @@ mod tests {
     #[test]
     fn a_resource_of_a_vendor_asks_for_boards_of_that_vendor() {
         let asks = |labels: Pairs<'_>, resources: &[&[&'static str]]| {
-            let container = |names: &&[&'static str]| BoardRequest::among(names.iter().map(|name| (*name, "1")));
+            let container =
+                |names: &&[&'static str]| BoardRequest::among(names.iter().map(|name| (*name, "1")));
             let containers: Vec<_> = resources.iter().filter_map(container).collect();
             let pod = PodText { labels: labels.iter().copied(), annotations: [], containers: &containers };
             Requirement::of_pod(pod).map(|asked| asked.unwrap().vendor)
@@ -426,7 +432,10 @@ mod tests {
         const INTEL: &str = "fpga-scheduling.io/intel";
         const XILINX: &str = "fpga-scheduling.io/xilinx";
         assert_eq!(asks(&[], &[&[INTEL]]), Ok(Some("intel".into())));
-        assert_eq!(asks(&[(VENDOR_LABEL, "intel")], &[&[INTEL], &[ACCELERATED_RESOURCE]]), Ok(Some("intel".into())));
+        assert_eq!(
+            asks(&[(VENDOR_LABEL, "intel")], &[&[INTEL], &[ACCELERATED_RESOURCE]]),
+            Ok(Some("intel".into()))
+        );
         let two = Err(InvalidRequirement::TwoVendors("intel".into(), "xilinx".into()));
         assert_eq!(asks(&[(VENDOR_LABEL, "intel")], &[&[XILINX]]), two);
         assert_eq!(asks(&[], &[&[INTEL], &[XILINX]]), two);

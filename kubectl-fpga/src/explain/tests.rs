@@ -15,7 +15,7 @@ fn explanation(at: u64, scores: &[(&str, u32)]) -> Explanation {
     serde_json::from_value(json!({
         "rules": {"weights": {"locality": 1.0, "usage": 2.0, "queue": 0.0}, "max_score": 10, "stale": {}, "anti_herd": "on"},
         "namespace": "d", "name": "p", "uid": "u",
-        "requirement": {"vendor": "intel", "board": null, "platform": "PoCL", "slots": 1, "bitstreams": ["sobel"], "loaded": ["mm"]},
+        "requirement": {"vendor": "intel", "board": null, "platform": "PoCL", "slots": 1, "boards": 2, "max_utilization": 900, "bitstreams": ["sobel"], "loaded": ["mm"]},
         "filter": {"atMs": at - 1, "nodes": [
             {"node": "n9", "source": "none", "rejection": "board"}, {"node": "n1", "source": "stream", "rejection": null}]},
         "prioritize": {"atMs": at, "nodes": nodes},
@@ -26,15 +26,17 @@ fn explanation(at: u64, scores: &[(&str, u32)]) -> Explanation {
 fn text(node: Option<&str>, scores: &[(&str, u32)]) -> String {
     let told = Told { replica: "r1".into(), explanation: explanation(1_760_000_000_000, scores) };
     let (namespace, pod, others) = ("d".into(), "p".into(), BTreeMap::new());
-    Explained { namespace, pod, node: node.map(str::to_owned), told, others }.text(false, Colours::Off)
+    let placed = Placed { node: node.map(str::to_owned), boards: node.map(|_| "dm0,dm1".to_owned()) };
+    Explained { namespace, pod, placed, told, others }.text(false, Colours::Off)
 }
 
 #[test]
 fn every_term_is_shown_in_the_final_order_and_who_could_outvote_us() {
     let text = text(Some("n1"), &[("n2", 3), ("n1", 9)]);
     for part in [
-        "asks for   vendor intel, platform PoCL, 1 slots at least, bitstreams sobel, loaded bitstreams mm",
+        "asks for   vendor intel, platform PoCL, 2 boards, boards used for 90 % at most, 1 slots at least, bitstreams sobel, loaded bitstreams mm",
         "decided    2025-10-09T08:53:20.000Z by r1",
+        "is on      n1, boards dm0,dm1",
         "1 of 2 nodes passed",
         "board: n9",
         "LOCALITY×1  USAGE×2",
@@ -95,7 +97,8 @@ fn what_is_wrong_with_a_pods_wishes_is_told_instead_of_them() {
     explanation.problem = Some("annotation fpga-scheduling.io/slots: write a whole number".into());
     let told = Told { replica: "r1".into(), explanation };
     let (namespace, pod, others) = ("d".into(), "p".into(), BTreeMap::new());
-    let text = Explained { namespace, pod, node: None, told, others }.text(false, Colours::Off);
+    let text =
+        Explained { namespace, pod, placed: Placed::default(), told, others }.text(false, Colours::Off);
     assert!(text.contains("can't be understood: annotation fpga-scheduling.io/slots: write"), "{text}");
     assert!(!text.contains("No scores"), "{text}");
 }

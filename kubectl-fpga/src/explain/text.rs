@@ -25,7 +25,11 @@ impl Explained {
             None => format!("  asks for   {}", asks(&explanation.requirement)),
         });
         line(format!("  decided    {} by {replica}", date(explanation.at())));
-        line(format!("  is on      {}", self.node.as_deref().unwrap_or("no node that is known")));
+        let node = self.placed.node.as_deref().unwrap_or("no node that is known");
+        line(match &self.placed.boards {
+            Some(boards) => format!("  is on      {node}, boards {boards}"),
+            None => format!("  is on      {node}"),
+        });
         for (replica, at) in &self.others {
             line(format!("  (before that {} by {replica})", date(*at)));
         }
@@ -64,7 +68,7 @@ impl Explained {
         rows.sort_by(|a, b| b.verdict.score.cmp(&a.verdict.score).then_with(|| a.node.cmp(&b.node)));
         let shown = if wide { rows.len() } else { rows.len().min(20) };
         for node in rows.iter().take(shown) {
-            let is_here = self.node.as_ref() == Some(&node.node);
+            let is_here = self.placed.node.as_ref() == Some(&node.node);
             let mut row: Vec<Cell> = vec![
                 if is_here { "→" } else { "" }.into(),
                 Cell::new(&*node.node, if is_here { Style::Bold } else { Style::Plain }),
@@ -149,7 +153,7 @@ impl Explained {
                 u64::from(best - next) * per_score
             ),
         });
-        if let Some(here) = &self.node {
+        if let Some(here) = &self.placed.node {
             match scores.nodes.iter().find(|node| node.node == *here) {
                 Some(node) if node.verdict.score == best => lines.push(format!("The pod is on {here}: one of our best.")),
                 Some(node) => lines.push(format!(

@@ -177,6 +177,20 @@ fn an_owner_that_is_not_listed_is_looked_up_and_only_its_end_revokes_the_token()
 }
 
 #[test]
+fn an_owner_that_is_listed_all_the_time_is_looked_up_now_and_then() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("job"));
+    let id = bed.allocate("a1", &["b0-1"]);
+    bed.start(&["b0-1"], &owner, &["b0"], "t1").unwrap();
+    let listed = holder(&owner, &["b0-1"]);
+    for _ in 0..2 {
+        for _ in 1..LISTS_UNTIL_LOOK {
+            assert_eq!(bed.list(std::slice::from_ref(&listed)), []);
+        }
+        assert_eq!(bed.list(std::slice::from_ref(&listed)), [Act::Look(id.clone(), owner.clone())]);
+    }
+}
+
+#[test]
 fn instances_that_another_pod_has_now_are_no_sign_of_life_of_the_first_one() {
     let (mut bed, first, second) = (Bed::default(), mk_owner("cart"), mk_owner("shelf"));
     let old = bed.allocate("a1", &["b0-1"]);

@@ -12,15 +12,12 @@ pub use runtime::Runtime;
 
 use super::control_plane::{ControlPlane, SchedulerConfig};
 use super::http_client::HttpClient;
-use super::identity::Identity;
-use super::process::{Process, ProcessSpec};
-use super::{programs, wait};
+use super::process::Process;
+use super::{extender, wait};
 use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Port of the extender.
-const EXTENDER_PORT: u16 = 9461;
 /// Longest time that a program may take to start.
 const START: Duration = Duration::from_secs(30);
 /// Longest time that a program may take to end before it is killed.
@@ -137,7 +134,7 @@ impl Cluster {
     /// The URL of a path on the extender.
     #[must_use]
     pub fn extender_url(&self, path: &str) -> String {
-        format!("http://{}:{EXTENDER_PORT}{path}", self.plane.network().control_plane())
+        extender::url(&self.plane, path)
     }
 
     /// Starts the extender and waits until it is ready, which means that its caches are filled.
@@ -145,20 +142,9 @@ impl Cluster {
     /// # Errors
     /// The extender does not become ready.
     pub async fn start_extender(&mut self) -> Result<()> {
-        let kubeconfig = self.plane.kubeconfig(&Identity::Extender)?;
-        let name = "fpga-scheduler-extender";
-        let spec = ProcessSpec::new(name, programs::built(name)?, self.plane.run_dir().log(name))
-            .arg("--listen")
-            .arg(format!("{}:{EXTENDER_PORT}", self.plane.network().control_plane()))
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--weights", &self.spec.weights])
-            // No client needs time to turn to another replica.
-            .args(["--shutdown-delay", "0s"])
-            .args(&self.spec.extender_args);
-        let process = Process::start(&spec)?;
-        process.wait_ready(&self.http, &self.extender_url("/readyz"), START).await?;
-        self.extender = Some(process);
+        let mut args = vec!["--weights", &self.spec.weights];
+        args.extend(self.spec.extender_args.iter().map(String::as_str));
+        self.extender = Some(extender::start(&self.plane, &self.http, &args).await?);
         Ok(())
     }
 

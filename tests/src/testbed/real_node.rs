@@ -11,7 +11,7 @@ mod image;
 mod machine;
 mod programs;
 
-pub use boards::{BoardManager, Boards};
+pub use boards::{BoardManager, Boards, PluginOptions};
 pub use image::Image;
 pub use machine::{Machine, RunMount};
 

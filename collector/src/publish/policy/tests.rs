@@ -329,7 +329,10 @@ fn what_the_node_plugin_can_not_serve_any_more_is_written_at_once_and_so_is_its_
         let policy = mk_policy(&with(Some(serving.clone())), at);
         assert_eq!(policy.decide(&with(Some(closed.clone())), after(at, 1)), Decision::Write(Reason::Closed));
         let policy = mk_policy(&with(Some(closed)), at);
-        assert_eq!(policy.decide(&with(Some(serving.clone())), after(at, 1)), Decision::Write(Reason::Urgent));
+        assert_eq!(
+            policy.decide(&with(Some(serving.clone())), after(at, 1)),
+            Decision::Write(Reason::Urgent)
+        );
     }
     let policy = mk_policy(&with(Some(serving)), at);
     let one_more = with(Some(mk_plugin(&[("dm0", 4, 16)])));

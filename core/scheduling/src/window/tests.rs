@@ -242,7 +242,7 @@ fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
         }],
         bitstreams,
         buckets,
-plugin: None,
+        plugin: None,
         left_out: LeftOut::default(),
     }
 }

@@ -25,6 +25,15 @@ const METRICS_PORT: usize = 9464;
 /// The resource that pods ask for.
 const RESOURCE: &str = "fpga-scheduling.io/accelerated";
 
+/// How the node plugin runs.
+#[derive(Debug, Clone)]
+pub struct PluginOptions {
+    /// Number of containers that can have a board at the same time.
+    pub instances_per_board: usize,
+    /// Vendors with a resource of their own.
+    pub vendor_resources: Vec<String>,
+}
+
 /// Our programs on one node.
 pub struct Boards {
     /// Path by which this program reaches the node's files.
@@ -37,6 +46,7 @@ pub struct Boards {
     runtime: Runtime,
     bitstreams: PathBuf,
     kubeconfig: PathBuf,
+    options: PluginOptions,
     collector: Process,
     /// The managers, in the order of the boards.
     pub managers: Vec<BoardManager>,
@@ -50,6 +60,13 @@ pub struct BoardManager {
     process: Option<Process>,
 }
 
+impl Default for PluginOptions {
+    /// The plugin's own defaults.
+    fn default() -> Self {
+        Self { instances_per_board: 16, vendor_resources: Vec::new() }
+    }
+}
+
 impl Boards {
     /// Starts the programs for boards with these ids and waits until the node offers them.
     ///
@@ -61,6 +78,21 @@ impl Boards {
         runtime: Runtime,
         ids: &[&str],
     ) -> Result<Self> {
+        Self::start_with(PluginOptions::default(), node, plane, runtime, ids).await
+    }
+
+    /// Like [`Self::start`], with these options of the node plugin.
+    ///
+    /// # Errors
+    /// A program is missing or does not start, or the kubelet does not offer the boards.
+    pub async fn start_with(
+        options: PluginOptions,
+        node: &RealNode,
+        plane: &ControlPlane,
+        runtime: Runtime,
+        ids: &[&str],
+    ) -> Result<Self> {
+        let instances = options.instances_per_board * ids.len();
         std::fs::create_dir_all(node.machine().path("/run/fpga")).context("can't make /run/fpga")?;
         let bitstreams = artifacts::bitstreams(runtime)?;
         let kubeconfig = plane.kubeconfig(&Identity::NodePlugin)?.to_owned();
@@ -82,6 +114,7 @@ impl Boards {
             runtime,
             bitstreams,
             kubeconfig,
+            options,
             collector,
             managers: Vec::new(),
             plugin: None,
@@ -91,7 +124,7 @@ impl Boards {
             boards.start_manager(node, boards.managers.len() - 1).await?;
         }
         boards.start_plugin(node)?;
-        boards.wait_offered(16 * ids.len()).await?;
+        boards.wait_offered(instances).await?;
         Ok(boards)
     }
 
@@ -153,6 +186,8 @@ impl Boards {
     pub fn start_plugin(&mut self, node: &RealNode) -> Result<()> {
         let spec = process(node, "fpga-node-plugin", "fpga-node-plugin")?
             .args(["--node-name", node.name(), "--collector", COLLECTOR])
+            .args(["--instances-per-board", &self.options.instances_per_board.to_string()])
+            .args(self.options.vendor_resources.iter().flat_map(|vendor| ["--vendor-resources", vendor]))
             .arg("--library")
             .arg(programs::built("libfpga_opencl_icd.so")?)
             .arg("--bitstreams")
