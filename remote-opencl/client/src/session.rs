@@ -24,7 +24,7 @@ use crate::memory::host_memory::Awaited;
 use crate::memory::segments::{Purpose, Range, SegmentCalls, Segments};
 use crate::wire::command_ring::RingReader;
 use crate::wire::outbox::Outbox;
-use crate::wire::transport::{Connection, RectCommands};
+use crate::wire::transport::{Connection, RectCommands, UnwatchedCommands};
 use adaptive_spin::AdaptiveSpin;
 use batch::Batch;
 use downloads::Downloads;
@@ -55,6 +55,7 @@ pub(crate) struct Session {
     segments: Segments,
     ring: Option<Arc<RingReader>>,
     rects: RectCommands,
+    unwatched: UnwatchedCommands,
     adaptive_spin: AdaptiveSpin,
     _channel: Channel,
 }
@@ -94,6 +95,7 @@ impl Session {
             fd_channel,
             buffers,
             rects,
+            unwatched,
             channel,
             resumable,
         } = connection;
@@ -109,6 +111,7 @@ impl Session {
             segments: Segments::new(fd_channel, buffers),
             ring: inbox.ring.clone(),
             rects,
+            unwatched,
             adaptive_spin: AdaptiveSpin::default(),
             _channel: channel,
         });

@@ -250,6 +250,7 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
                     event: id,
                     queue,
                     operation: Some(Operation::ReadBuffer(read)),
+                    unwatched: false,
                     wait: vec![],
                 }))
                 .await?;
@@ -261,7 +262,7 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
             Way::WaitingCommands => {
                 let wait = vec![event; if id % 2 == 0 { 100 } else { 5000 }];
                 let operation = Some(Operation::Marker(v1::Marker {}));
-                say(flush(v1::Command { event: id, queue, operation, wait })).await?;
+                say(flush(v1::Command { event: id, queue, operation, wait, unwatched: false })).await?;
             }
             Way::HalfMessages => {
                 // A message that the manager must not buffer before the handshake.

@@ -38,6 +38,17 @@ pub struct Body {
     pub message: Arc<Hold>,
     /// Time when the message arrived, in ns of the manager's monotonic clock.
     pub received_at: u64,
+    /// Whether the client waits for the end of this very command.
+    pub watched: Watched,
+}
+
+/// Whether a client waits for the end of this very command, or may be told with a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    /// The client is told when the command ends.
+    Yes,
+    /// The client may be told with a later command of the queue. It doesn't refer to the event again.
+    No,
 }
 
 impl Body {

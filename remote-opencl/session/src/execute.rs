@@ -7,6 +7,7 @@
 mod direct;
 mod enqueue;
 mod marker_elision;
+mod unwatched;
 
 use crate::clock;
 use crate::command_ring::RingSender;
@@ -31,6 +32,7 @@ use fpga_vendor::{self as vendor, Enqueued, Event};
 use marker_elision::ElidedMarker;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use unwatched::Earlier;
 
 /// The commands of one session that have been enqueued to the vendor.
 #[derive(Debug)]
@@ -98,6 +100,8 @@ struct Running {
     body: Body,
     /// Commands that end with this one.
     elided: Vec<ElidedMarker>,
+    /// Unwatched commands before this one, of which the client is told with it.
+    earlier: Vec<Earlier>,
 }
 
 impl<N: Notify> Executor<N> {
@@ -135,6 +139,8 @@ impl<N: Notify> Executor<N> {
         let mut outstanding = 0;
         // The end of a single command may be told directly if the client has been told of all earlier ends.
         let overtakes_nothing = self.running.is_empty() && reports.is_empty();
+        // Enqueued commands of which the client is told with the next one.
+        let mut earlier: Vec<Earlier> = Vec::new();
         let mut commands = commands.into_iter().peekable();
         while let Some(Command { event, queue, order, wait, body }) = commands.next() {
             let elided = if self.is_measured(&body) || order == QueueOrder::OutOfOrder {
@@ -142,7 +148,8 @@ impl<N: Notify> Executor<N> {
             } else {
                 marker_elision::elide(queue, &mut commands)
             };
-            let is_alone = overtakes_nothing && outstanding == 0 && commands.peek().is_none();
+            let is_first = overtakes_nothing && outstanding == 0 && earlier.is_empty();
+            let is_alone = is_first && commands.peek().is_none();
             let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
                 || wait.iter().any(|event| dependencies.has_failed(*event));
             dependencies.begun(&wait);
@@ -155,20 +162,36 @@ impl<N: Notify> Executor<N> {
                     reports.push(Report::Ended(Ended::at_once(event, 0)));
                 }
                 Ok(Some(enqueued)) => {
-                    let all = || [event].into_iter().chain(elided.iter().map(|marker| marker.event));
-                    let direct = if is_alone { self.direct(&body, &enqueued, all()) } else { None };
-                    self.watch((task, event), &enqueued, direct.clone());
                     if let (Some(kind), Waiting::Helps) = (body.kind, body.queue.waiting) {
                         self.helper_thread.expect(kind, &mut expected);
                     }
+                    let command = Earlier { event, enqueued, body };
+                    if let (Some(next), []) = (commands.peek(), elided.as_slice())
+                        && command.is_told_with(next, queue, self.measured, earlier.len())
+                    {
+                        earlier.push(command);
+                        continue;
+                    }
+                    let Earlier { enqueued, body, .. } = command;
+                    let all = || [event].into_iter().chain(elided.iter().map(|marker| marker.event));
+                    let direct = if is_alone { self.direct(&body, &enqueued, all()) } else { None };
+                    self.watch((task, event), &enqueued, direct.clone());
                     let last = enqueued.event().clone();
                     queues.insert(queue, (body.queue.clone(), last));
                     outstanding += 1 + elided.len();
                     self.leaders.extend(elided.iter().map(|marker| (marker.event, event)));
-                    let running = Running { task, enqueued, measured_from, told: 0, direct, body, elided };
+                    let earlier = std::mem::take(&mut earlier);
+                    let running =
+                        Running { task, enqueued, measured_from, told: 0, direct, body, elided, earlier };
                     self.running.insert(event, running);
                 }
                 Err(status) => {
+                    if let Some(last) = earlier.pop() {
+                        let ended = (last.body.queue.clone(), last.enqueued.event().clone());
+                        queues.insert(queue, ended);
+                        outstanding += 1;
+                        self.tell_together(task, last, std::mem::take(&mut earlier));
+                    }
                     self.launch_ended(task, &body, status);
                     broken.insert(queue);
                     let failed = elided.iter().map(|marker| (marker.event, DEPENDENCY_FAILED));
@@ -191,6 +214,37 @@ impl<N: Notify> Executor<N> {
             self.outstanding.insert(task, Outstanding { left: outstanding, sampled: false });
         }
         outstanding == 0
+    }
+
+    /// Lets the client be told of these unwatched commands when the last of them ends.
+    fn tell_together(&mut self, task: TaskId, last: Earlier, earlier: Vec<Earlier>) {
+        let Earlier { event, enqueued, body } = last;
+        self.watch((task, event), &enqueued, None);
+        let (measured_from, direct, elided) = (None, None, Vec::new());
+        let running = Running { task, enqueued, measured_from, told: 0, direct, body, elided, earlier };
+        self.running.insert(event, running);
+    }
+
+    /// Handles the ends of unwatched commands: reports those that have failed, and returns the others.
+    fn earlier_ended(
+        &self,
+        task: TaskId,
+        earlier: &[Earlier],
+        dependencies: &mut DependencyTracker<Body>,
+        reports: &mut Vec<Report>,
+    ) -> Vec<EventId> {
+        let mut succeeded = Vec::with_capacity(earlier.len());
+        for command in earlier {
+            let (event, status) = (command.event, command.status());
+            self.launch_ended(task, &command.body, status);
+            dependencies.ended(event, status);
+            if status == 0 {
+                succeeded.push(event);
+            } else {
+                reports.push(Report::Ended(Ended::at_once(event, status)));
+            }
+        }
+        succeeded
     }
 
     fn launch_ended(&self, task: TaskId, body: &Body, status: i32) {
@@ -222,7 +276,16 @@ impl<N: Notify> Executor<N> {
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
         self.launch_ended(running.task, &running.body, status);
-        let Running { task, enqueued, measured_from, direct, body, elided, .. } = running;
+        let Running { task, enqueued, measured_from, direct, body, elided, mut earlier, .. } = running;
+        if status < 0
+            && let Some(last) = earlier.pop()
+            && let Some(outstanding) = self.outstanding.get_mut(&task)
+        {
+            // A command that fails may end before the commands before it.
+            outstanding.left += 1;
+            self.tell_together(task, last, std::mem::take(&mut earlier));
+        }
+        let succeeded = self.earlier_ended(task, &earlier, dependencies, reports);
         let told = direct.map_or(Told::No, |direct| direct.told());
         let moments = measured_from.map(|from| match enqueued.profile() {
             Some(profile) if status == 0 => body.queue.moments(from, profile),
@@ -231,7 +294,9 @@ impl<N: Notify> Executor<N> {
         dependencies.ended(event, status);
         let (operation, received) = (body.operation.name(), body.received_at);
         let cause = Cause::Command;
-        reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told, cause }));
+        let ended =
+            Ended { event, status, moments, data, operation, received, told, cause, earlier: succeeded };
+        reports.push(Report::Ended(ended));
         for marker in &elided {
             self.leaders.remove(&marker.event);
             let ended = marker.ended(status, told);
@@ -239,13 +304,16 @@ impl<N: Notify> Executor<N> {
             reports.push(Report::Ended(ended));
         }
         let outstanding = self.outstanding.get_mut(&task)?;
-        if let (Some(kind), Waiting::Helps, false) = (body.kind, body.queue.waiting, outstanding.sampled)
-            && let Some(ran) = enqueued.ran()
+        let first =
+            earlier.first().map_or((body.kind, &enqueued), |first| (first.body.kind, &first.enqueued));
+        if let ((Some(kind), of), Waiting::Helps, false) = (first, body.queue.waiting, outstanding.sampled)
+            && let Some(ran) = of.ran()
         {
             outstanding.sampled = true;
             self.helper_thread.measured(kind, ran);
         }
         // Before the queue: see `helper_thread.rs`.
+        drop(earlier);
         drop(enqueued);
         outstanding.left -= 1 + elided.len();
         if outstanding.left > 0 {

@@ -32,6 +32,9 @@ const MAX_COMPLETIONS: usize = 4096;
 /// Maximum number of bytes of data in one message of completions, for the same reason.
 const MAX_COMPLETIONS_BYTES: usize = 1 << 20;
 
+/// Most bytes of the id of an earlier command in a completion: in memory, and encoded.
+const EARLIER_BYTES: usize = 10;
+
 /// Bit that is set in the ids of transfers that are not the data of a command. The data of a command has the id of
 /// its event.
 const OTHER_TRANSFER: u64 = 1 << 63;
@@ -164,6 +167,7 @@ impl Outgoing {
                 }
                 Report::Ended(Ended { told: Told::Yes, .. }) => {}
                 Report::Ended(ended) => {
+                    inside += ended.earlier.len() * EARLIER_BYTES;
                     if let Some(Got::Bytes(bytes)) = &ended.data {
                         inside += bytes.len();
                         self.metrics.count_bytes(Direction::Sent, DataPath::Messages, bytes.len() as u64);
@@ -237,7 +241,11 @@ impl Outgoing {
 fn pinned_bytes(message: &v1::ServerMessage) -> u64 {
     let encoded = message.encoded_len() as u64;
     let decoded = match &message.kind {
-        Some(Kind::Completions(all)) => (all.completions.capacity() * size_of::<v1::Completion>()) as u64,
+        Some(Kind::Completions(all)) => {
+            let earlier =
+                all.completions.iter().map(|completion| completion.earlier.capacity()).sum::<usize>();
+            (all.completions.capacity() * size_of::<v1::Completion>() + earlier * size_of::<u64>()) as u64
+        }
         Some(Kind::Chunk(_)) => 0,
         // Descriptions of kernels and devices: the structures are larger than their encoding.
         _ => 4 * encoded,
@@ -247,7 +255,7 @@ fn pinned_bytes(message: &v1::ServerMessage) -> u64 {
 
 fn completion(ended: Ended) -> v1::Completion {
     let by_user_event = ended.status < 0 && ended.cause == Cause::UserEvent;
-    let Ended { event, status, moments, data, .. } = ended;
+    let Ended { event, status, moments, data, earlier, .. } = ended;
     let Moments { queued, submitted, started, ended } = moments.unwrap_or_default();
     let form = data.map(|data| match data {
         Got::Bytes(bytes) => Form::Inline(bytes),
@@ -262,6 +270,7 @@ fn completion(ended: Ended) -> v1::Completion {
         ended_ns: ended,
         data: form.map(|form| v1::Data { form: Some(form) }),
         by_user_event,
+        earlier: earlier.into_iter().map(|event| event.0).collect(),
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Ended {
     pub told: Told,
     /// The cause of an error.
     pub cause: Cause,
+    /// Events of unwatched commands of which the client is told with this one: they have succeeded.
+    pub earlier: Vec<EventId>,
 }
 
 /// Whether the client has been told that a command has ended.
@@ -78,6 +80,7 @@ impl Ended {
             received: 0,
             told: Told::No,
             cause: Cause::Command,
+            earlier: Vec::new(),
         }
     }
 

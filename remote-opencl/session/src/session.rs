@@ -267,6 +267,7 @@ impl Session {
             ring_futex: true,
             side_key,
             buffer_rects: true,
+            unwatched_commands: true,
             ..v1::Welcome::default()
         });
         self.shared.router.add(self.id, self.inbox.clone());

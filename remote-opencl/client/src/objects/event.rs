@@ -58,6 +58,8 @@ struct Inner {
     times: Profiling,
     uses: Uses,
     received: usize,
+    /// Whether the manager has been told that nobody refers to the event.
+    unwatched: bool,
 }
 
 type Callback = Box<dyn FnOnce(i32) + Send>;
@@ -250,7 +252,8 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.known_to == KnownTo::Manager {
+        let is_released = self.inner.get_mut().is_ok_and(|inner| inner.unwatched);
+        if self.known_to == KnownTo::Manager && !is_released {
             self.context.session().release_event(self.id);
         }
     }

@@ -85,7 +85,8 @@ mod tests {
     use v1::data::Form;
 
     fn marker(event: u64) -> v1::Command {
-        v1::Command { event, queue: 1, wait: Vec::new(), operation: Some(Operation::Marker(v1::Marker {})) }
+        let operation = Some(Operation::Marker(v1::Marker {}));
+        v1::Command { event, queue: 1, operation, ..v1::Command::default() }
     }
 
     fn write(event: u64, bytes: usize) -> v1::Command {

@@ -212,7 +212,12 @@ impl Session {
         let mut ended = Vec::with_capacity(completions.len());
         {
             let mut state = lock(&self.state);
-            for completion in completions {
+            for mut completion in completions {
+                for event in std::mem::take(&mut completion.earlier) {
+                    if let Some(command) = state.at_manager.remove(&event) {
+                        ended.push((command, v1::Completion { event, ..v1::Completion::default() }));
+                    }
+                }
                 if let Some(command) = state.at_manager.remove(&completion.event) {
                     ended.push((command, completion));
                 }

@@ -7,8 +7,12 @@ use std::fmt::Debug;
 
 /// A command that has not ended. The session calls its methods without a lock held, except [`Self::submitted`].
 pub(crate) trait PendingCommand: Debug + Send + Sync {
-    /// The command was sent to the manager at `at`.
+    /// The command is sent to the manager at `at`.
     fn submitted(&self, at: u64);
+
+    /// Whether nobody waits for the end of this very command, given that only the session has the command. The answer
+    /// is asked for once, before the command is sent; after yes, the event is not released.
+    fn goes_unwatched(&self) -> bool;
 
     /// A chunk of the command's data came. Returns false if it isn't the next chunk.
     fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool;

@@ -7,6 +7,7 @@ use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::session::driver::BackgroundWork;
 use crate::wire::outgoing::Upload;
+use crate::wire::transport::UnwatchedCommands;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1::{self, call::Method, client_message::Kind};
 use prost::Message as _;
@@ -92,7 +93,13 @@ impl Session {
     pub(super) fn send_locked(&self, state: &mut State) -> Sent {
         let mut sent = Sent::No;
         if !state.batch.is_empty() {
-            let taken = state.batch.take();
+            let mut taken = state.batch.take();
+            if self.unwatched == UnwatchedCommands::Known {
+                for (command, Enqueued { pending, .. }) in taken.flush.commands.iter_mut().zip(&taken.pending)
+                {
+                    command.unwatched = Arc::strong_count(pending) == 1 && pending.goes_unwatched();
+                }
+            }
             for upload in taken.uploads {
                 self.outbox.push_upload(upload);
             }

@@ -35,6 +35,7 @@ pub(crate) struct Connection {
     /// Where buffers can lie.
     pub(crate) buffers: BufferPlacement,
     pub(crate) rects: RectCommands,
+    pub(crate) unwatched: UnwatchedCommands,
     /// Kept alive, since the connection may end with its last handle.
     pub(crate) channel: Channel,
     /// Everything needed to resume the session, if that is configured and the manager keeps the session.
@@ -44,6 +45,13 @@ pub(crate) struct Connection {
 /// Whether a manager has commands on rectangles of bytes. Managers before version 0.2 don't.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RectCommands {
+    Known,
+    Unknown,
+}
+
+/// Whether a manager may be told that nobody waits for a command. Managers before version 0.2 may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnwatchedCommands {
     Known,
     Unknown,
 }
@@ -99,10 +107,22 @@ async fn connect_alone(
     };
     let buffers = BufferPlacement::of(&welcome);
     let rects = if welcome.buffer_rects { RectCommands::Known } else { RectCommands::Unknown };
+    let unwatched =
+        if welcome.unwatched_commands { UnwatchedCommands::Known } else { UnwatchedCommands::Unknown };
     let inbox = Inbox { stream, ring: None };
     let platforms = welcome.platforms;
-    let mut connection =
-        Connection { outbox, inbox, platforms, offset, fd_channel, buffers, rects, channel, resumable };
+    let mut connection = Connection {
+        outbox,
+        inbox,
+        platforms,
+        offset,
+        fd_channel,
+        buffers,
+        rects,
+        unwatched,
+        channel,
+        resumable,
+    };
     // A session that can be resumed has no ring, since only messages on the stream can be sent again.
     let ring_words = if connection.resumable.is_none() { welcome.ring_words } else { 0 };
     let futex = if welcome.ring_futex { Futex::Known } else { Futex::Unknown };

@@ -23,6 +23,7 @@ mod rects;
 mod shared_memory;
 mod sharing;
 mod tenants;
+mod unwatched;
 
 use bytes::Bytes;
 use fpga_protocol::v1;

@@ -135,8 +135,9 @@ fn operation() -> impl Strategy<Value = Option<Operation>> {
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    let command = (event(), id(), prop::collection::vec(event(), 0..3), operation())
-        .prop_map(|(event, queue, wait, operation)| v1::Command { event, queue, wait, operation });
+    let command = (event(), id(), prop::collection::vec(event(), 0..3), operation(), any::<bool>()).prop_map(
+        |(event, queue, wait, operation, unwatched)| v1::Command { event, queue, wait, operation, unwatched },
+    );
     let chunk = (1_u64..4, size(), 0_u64..3, bytes(60))
         .prop_map(|(transfer, length, offset, data)| v1::Chunk { transfer, length, offset, data });
     prop_oneof![

@@ -4,7 +4,7 @@
 //! This happens in the order of the session, so that a later release or argument does not affect earlier
 //! commands.
 
-use super::{Body, Launch, Operation, Waits};
+use super::{Body, Launch, Operation, Waits, Watched};
 use crate::arguments::resolve;
 use crate::buffer::Buffer;
 use crate::clock;
@@ -107,7 +107,8 @@ pub fn item(
     staging: &mut Staging,
     message: &Arc<Hold>,
 ) -> Result<Item<Body>, TransferError> {
-    let v1::Command { event, queue: queue_id, wait, operation } = command;
+    let v1::Command { event, queue: queue_id, wait, operation, unwatched } = command;
+    let watched = if unwatched { Watched::No } else { Watched::Yes };
     let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
     let asked = match operation {
         Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
@@ -160,7 +161,7 @@ pub fn item(
         // The list is too long to keep until the command fails in its turn.
         (Vec::new(), Err(ClError::INVALID_VALUE))
     } else {
-        (wait, queue.and_then(|queue| body(queue, asked, objects, (staging, message))))
+        (wait, queue.and_then(|queue| body((queue, watched), asked, objects, (staging, message))))
     };
     Ok(Item {
         event: EventId(event),
@@ -184,7 +185,7 @@ fn source(
 }
 
 fn body(
-    queue: Arc<Queue>,
+    (queue, watched): (Arc<Queue>, Watched),
     asked: Asked,
     objects: &Objects,
     (staging, message): (&mut Staging, &Arc<Hold>),
@@ -322,7 +323,7 @@ fn body(
         Asked::Nothing => return Err(ClError::INVALID_OPERATION),
     };
     let message = message.clone();
-    Ok(Body { queue, operation, need, kind, hold, message, received_at: clock::now_ns() })
+    Ok(Body { queue, operation, need, kind, hold, message, received_at: clock::now_ns(), watched })
 }
 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {

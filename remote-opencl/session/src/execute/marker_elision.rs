@@ -38,6 +38,7 @@ impl ElidedMarker {
     pub(super) fn ended(&self, status_before: i32, told: Told) -> Ended {
         let status = if status_before < 0 { DEPENDENCY_FAILED } else { status_before };
         let Self { event, operation, received } = *self;
-        Ended { event, status, moments: None, data: None, operation, received, told, cause: Cause::Command }
+        let (cause, earlier) = (Cause::Command, Vec::new());
+        Ended { event, status, moments: None, data: None, operation, received, told, cause, earlier }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Executor, Measured, Notify};
 use crate::buffer::Buffer;
-use crate::commands::{Body, Operation};
+use crate::commands::{Body, Operation, Watched};
 use crate::context::Context;
 use crate::dependencies::{DependencyTracker, EventId, Fence, Item, QueueId, QueueOrder};
 use crate::governor::Budget;
@@ -68,6 +68,7 @@ impl Setup {
             hold: None,
             message: Arc::new(Budget::default().hold(0)),
             received_at: 0,
+            watched: Watched::Yes,
         };
         let item = Item {
             event: EventId(event),

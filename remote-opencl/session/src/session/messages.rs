@@ -328,8 +328,12 @@ impl Session {
         }
         let hold = Arc::new(hold);
         let mut items = Vec::with_capacity(count);
+        let mut unwatched = Vec::new();
         for command in flush.commands {
             self.new_event(command.event)?;
+            if command.unwatched {
+                unwatched.push(EventId(command.event));
+            }
             items.push(commands::item(command, &self.objects, &mut self.transfers, &mut staging, &hold)?);
         }
         for path in [DataPath::Messages, DataPath::Shared] {
@@ -344,6 +348,9 @@ impl Session {
             self.shared.config.metrics.count_bytes(Direction::Sent, DataPath::Shared, shared);
         }
         let step = self.dependencies.flush(items)?;
+        for event in unwatched {
+            self.dependencies.forget(event);
+        }
         if self.dependencies.deferred() > MAX_DEFERRED {
             return Err(Violation::Deferred);
         }

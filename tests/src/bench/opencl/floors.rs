@@ -75,7 +75,7 @@ fn answer() -> v1::ServerMessage {
 fn launch() -> v1::ClientMessage {
     let operation = v1::NdRange { kernel: 1, global: vec![1], local: vec![1], ..v1::NdRange::default() };
     let operation = Some(v1::command::Operation::NdRange(operation));
-    let command = v1::Command { event: 1, queue: 1, wait: Vec::new(), operation };
+    let command = v1::Command { event: 1, queue: 1, operation, ..v1::Command::default() };
     let flush = v1::Flush { commands: vec![command] };
     v1::ClientMessage { kind: Some(client_message::Kind::Flush(flush)) }
 }

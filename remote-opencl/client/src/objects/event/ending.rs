@@ -5,9 +5,11 @@ use crate::base::clock::{Offset, now_ns};
 use crate::base::sync::lock;
 use crate::cl;
 use crate::error::ClError;
+use crate::objects::queue::Queue;
 use crate::session::callbacks;
 use crate::session::pending_command::PendingCommand;
 use fpga_protocol::v1::{self, data::Form};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl PendingCommand for Event {
@@ -19,6 +21,16 @@ impl PendingCommand for Event {
             take_reached(&mut inner.callbacks, cl::SUBMITTED)
         };
         run_callbacks(reached, cl::SUBMITTED);
+    }
+
+    fn goes_unwatched(&self) -> bool {
+        let launches = matches!(self.command_type, cl::COMMAND_NDRANGE_KERNEL | cl::COMMAND_TASK);
+        let is_ordered =
+            |queue: &Arc<Queue>| queue.is_in_order() && queue.properties() & cl::QUEUE_PROFILING_ENABLE == 0;
+        let mut inner = lock(&self.inner);
+        inner.unwatched =
+            launches && self.queue.as_ref().is_some_and(is_ordered) && inner.callbacks.is_empty();
+        inner.unwatched
     }
 
     fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool {

@@ -219,6 +219,7 @@ impl State {
                 data,
                 // In these tests a command fails because of another one only after a failed user event.
                 by_user_event: failed,
+                earlier: Vec::new(),
             });
         }
         if !completions.is_empty() {

@@ -143,14 +143,26 @@ impl Client {
     }
 
     pub fn command(&mut self, queue: u64, operation: Operation) -> v1::Command {
-        v1::Command { event: self.id(), queue, wait: Vec::new(), operation: Some(operation) }
+        v1::Command {
+            event: self.id(),
+            queue,
+            wait: Vec::new(),
+            operation: Some(operation),
+            unwatched: false,
+        }
     }
 
     pub async fn write(&mut self, queue: u64, buffer: u64, bytes: Vec<u8>) -> v1::Command {
         let event = self.id();
         let data = Some(self.transfer(event, bytes).await);
         let write = v1::WriteBuffer { buffer, offset: 0, data };
-        v1::Command { event, queue, wait: Vec::new(), operation: Some(Operation::WriteBuffer(write)) }
+        v1::Command {
+            event,
+            queue,
+            wait: Vec::new(),
+            operation: Some(Operation::WriteBuffer(write)),
+            unwatched: false,
+        }
     }
 
     pub fn read(&mut self, queue: u64, buffer: u64, size: u64) -> v1::Command {
