@@ -20,7 +20,7 @@ use fpga_vendor::{Extent, Layout};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A command to run.
+/// A command to run. It is boxed where it is passed on, since it is large.
 #[derive(Debug)]
 pub struct Body {
     /// Queue of the command.

@@ -97,7 +97,7 @@ struct Running {
     told: usize,
     direct: Option<Arc<Direct>>,
     /// Kept until the end, since it owns queue, buffers, kernel and arguments.
-    body: Body,
+    body: Box<Body>,
     /// Commands that end with this one.
     elided: Vec<ElidedMarker>,
     /// Unwatched commands before this one, of which the client is told with it.
@@ -128,8 +128,8 @@ impl<N: Notify> Executor<N> {
     pub fn start(
         &mut self,
         (task, used): (TaskId, &InUse),
-        commands: Vec<Command<Body>>,
-        dependencies: &mut DependencyTracker<Body>,
+        commands: Vec<Command<Box<Body>>>,
+        dependencies: &mut DependencyTracker<Box<Body>>,
         reports: &mut Vec<Report>,
     ) -> bool {
         let mut broken: HashSet<QueueId> = HashSet::new();
@@ -230,7 +230,7 @@ impl<N: Notify> Executor<N> {
         &self,
         task: TaskId,
         earlier: &[Earlier],
-        dependencies: &mut DependencyTracker<Body>,
+        dependencies: &mut DependencyTracker<Box<Body>>,
         reports: &mut Vec<Report>,
     ) -> Vec<EventId> {
         let mut succeeded = Vec::with_capacity(earlier.len());
@@ -265,7 +265,7 @@ impl<N: Notify> Executor<N> {
         &mut self,
         event: EventId,
         status: i32,
-        dependencies: &mut DependencyTracker<Body>,
+        dependencies: &mut DependencyTracker<Box<Body>>,
         reports: &mut Vec<Report>,
     ) -> Option<TaskId> {
         let mut running = self.running.remove(&event)?;

@@ -85,10 +85,10 @@ pub struct Session {
     /// The connection for descriptors, and whether the client may have one.
     side: Option<FdChannel>,
     locality: Locality,
-    dependencies: DependencyTracker<Body>,
+    dependencies: DependencyTracker<Box<Body>>,
     executor: Executor<Ends>,
     /// Tasks that have not started. The first one may be loading.
-    backlog: Backlog<Vec<Command<Body>>>,
+    backlog: Backlog<Vec<Command<Box<Body>>>>,
     loading: Option<Loading>,
     /// When the reconfiguration of the whole board for the first task began.
     switching: Option<Instant>,

@@ -106,7 +106,7 @@ pub fn item(
     transfers: &mut Transfers,
     staging: &mut Staging,
     message: &Arc<Hold>,
-) -> Result<Item<Body>, TransferError> {
+) -> Result<Item<Box<Body>>, TransferError> {
     let v1::Command { event, queue: queue_id, wait, operation, unwatched } = command;
     let watched = if unwatched { Watched::No } else { Watched::Yes };
     let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
@@ -189,7 +189,7 @@ fn body(
     asked: Asked,
     objects: &Objects,
     (staging, message): (&mut Staging, &Arc<Hold>),
-) -> ClResult<Body> {
+) -> ClResult<Box<Body>> {
     let check = |context: &Arc<_>| {
         if Arc::ptr_eq(context, &queue.context) { Ok(()) } else { Err(ClError::INVALID_CONTEXT) }
     };
@@ -323,7 +323,8 @@ fn body(
         Asked::Nothing => return Err(ClError::INVALID_OPERATION),
     };
     let message = message.clone();
-    Ok(Body { queue, operation, need, kind, hold, message, received_at: clock::now_ns(), watched })
+    let received_at = clock::now_ns();
+    Ok(Box::new(Body { queue, operation, need, kind, hold, message, received_at, watched }))
 }
 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
@@ -339,17 +340,18 @@ fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
     if !(1..=3).contains(&dimensions) {
         return Err(ClError::INVALID_WORK_DIMENSION);
     }
-    let sizes = |sizes: &[u64]| -> ClResult<Vec<usize>> {
+    // The sizes stay in the memory in which they were decoded.
+    let sizes = |sizes: Vec<u64>| -> ClResult<Vec<usize>> {
         if sizes.len() != dimensions {
             return Err(ClError::INVALID_VALUE);
         }
-        sizes.iter().map(|size| usize::try_from(*size).map_err(|_| ClError::INVALID_VALUE)).collect()
+        sizes.into_iter().map(|size| usize::try_from(size).map_err(|_| ClError::INVALID_VALUE)).collect()
     };
-    let optional = |of: &[u64]| if of.is_empty() { Ok(None) } else { sizes(of).map(Some) };
+    let optional = |of: Vec<u64>| if of.is_empty() { Ok(None) } else { sizes(of).map(Some) };
     Ok(Launch {
-        offset: optional(&offset)?,
-        local: optional(&local)?,
-        global: sizes(&global)?,
+        offset: optional(offset)?,
+        local: optional(local)?,
+        global: sizes(global)?,
         kernel,
         arguments,
     })

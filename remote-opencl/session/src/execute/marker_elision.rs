@@ -20,14 +20,14 @@ pub(super) struct ElidedMarker {
 /// Takes the commands that end with the one before them, in this in-order queue.
 pub(super) fn elide(
     queue: QueueId,
-    commands: &mut Peekable<impl Iterator<Item = Command<Body>>>,
+    commands: &mut Peekable<impl Iterator<Item = Command<Box<Body>>>>,
 ) -> Vec<ElidedMarker> {
     let mut elided = Vec::new();
     while let Some(Command { event, body, .. }) = commands.next_if(|command| {
         let has_no_work = matches!(command.body.operation, Operation::Marker(_) | Operation::Barrier(_));
         has_no_work && command.queue == queue && command.wait.is_empty()
     }) {
-        let Body { operation, received_at, .. } = body;
+        let Body { operation, received_at, .. } = *body;
         elided.push(ElidedMarker { event, operation: operation.name(), received: received_at });
     }
     elided

@@ -40,7 +40,7 @@ impl Notify for Ends {
 struct Setup {
     queue: Arc<Queue>,
     buffer: Arc<Buffer>,
-    dependencies: DependencyTracker<Body>,
+    dependencies: DependencyTracker<Box<Body>>,
     executor: Executor<Ends>,
     ends: Receiver<(EventId, i32)>,
 }
@@ -76,7 +76,7 @@ impl Setup {
             order: QueueOrder::InOrder,
             fence: Fence::None,
             wait: Vec::new(),
-            body: Ok(body),
+            body: Ok(Box::new(body)),
         };
         let step = self.dependencies.flush([item]).unwrap();
         let board = QuiesceLock::default();

@@ -16,7 +16,7 @@ pub(super) struct Earlier {
     pub(super) event: EventId,
     /// Before the queue: see `helper_thread.rs`.
     pub(super) enqueued: Enqueued,
-    pub(super) body: Body,
+    pub(super) body: Box<Body>,
 }
 
 impl Earlier {
@@ -24,7 +24,7 @@ impl Earlier {
     /// such commands before this one.
     pub(super) fn is_told_with(
         &self,
-        next: &Command<Body>,
+        next: &Command<Box<Body>>,
         queue: QueueId,
         measured: Measured,
         before: usize,

@@ -337,13 +337,13 @@ impl Session {
             items.push(commands::item(command, &self.objects, &mut self.transfers, &mut staging, &hold)?);
         }
         for path in [DataPath::Messages, DataPath::Shared] {
-            let received = |item: &Item<Body>| item.body.as_ref().map_or(0, |body| body.received(path));
+            let received = |item: &Item<Box<Body>>| item.body.as_ref().map_or(0, |body| body.received(path));
             let received = items.iter().map(received).sum();
             if received > 0 {
                 self.shared.config.metrics.count_bytes(Direction::Received, path, received);
             }
         }
-        let shared = items.iter().filter_map(|item| item.body.as_ref().ok()).map(Body::shared).sum();
+        let shared = items.iter().filter_map(|item| item.body.as_ref().ok()).map(|body| body.shared()).sum();
         if shared > 0 {
             self.shared.config.metrics.count_bytes(Direction::Sent, DataPath::Shared, shared);
         }

@@ -18,13 +18,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The queue of a command if the queue is in-order.
-fn lane(command: &Command<Body>) -> Option<u64> {
+fn lane(command: &Command<Box<Body>>) -> Option<u64> {
     (command.order == QueueOrder::InOrder).then_some(command.queue.0)
 }
 
 impl Session {
     /// Submits the commands that can run, and reports those that have failed.
-    pub(super) fn go(&mut self, step: Step<Body>) {
+    pub(super) fn go(&mut self, step: Step<Box<Body>>) {
         let Step { ready, failed } = step;
         self.reports.extend(failed.into_iter().map(|failed| Report::Ended(Ended::failed(failed))));
         if ready.is_empty() {
@@ -63,7 +63,7 @@ impl Session {
     }
 
     /// Reports commands that will not run as failed.
-    fn refuse(&mut self, commands: Vec<Command<Body>>, error: ClError) {
+    fn refuse(&mut self, commands: Vec<Command<Box<Body>>>, error: ClError) {
         for Command { event, wait, .. } in commands {
             self.dependencies.begun(&wait);
             self.dependencies.ended(event, error.0);

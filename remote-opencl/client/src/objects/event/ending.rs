@@ -130,6 +130,9 @@ impl Event {
 
 /// Takes the callbacks for `status` and for earlier statuses, in the order of the statuses.
 fn take_reached(callbacks: &mut Vec<(i32, Callback)>, status: i32) -> Vec<(i32, Callback)> {
+    if callbacks.is_empty() {
+        return Vec::new();
+    }
     let mut reached: Vec<_> = callbacks.extract_if(.., |(wanted, _)| *wanted >= status).collect();
     reached.sort_by_key(|(wanted, _)| -wanted);
     reached
