@@ -18,6 +18,7 @@ mod rects;
 mod scripted_manager;
 mod transfers;
 mod unheard;
+mod unwatched;
 mod waiting;
 
 use fpga_client::{Buffer, Client, Context, Device, HostSource, HostTarget, Initial, Queue};

@@ -54,6 +54,8 @@ pub struct Script {
     pub barriers_fail_with: AtomicI32,
     /// Whether the manager lacks commands on rectangles, as managers before version 0.2 do.
     pub knows_no_rects: AtomicBool,
+    /// Whether the manager takes no unwatched commands, as managers before version 0.2.
+    pub knows_no_unwatched: AtomicBool,
     changed: Notify,
 }
 

@@ -227,7 +227,7 @@ async fn what_has_ended_is_told_once_by_whichever_thread() {
         let fill = v1::FillBuffer { buffer: 1001, pattern: vec![7].into(), offset: 0, size: 64 };
         let operation = Some(Operation::FillBuffer(fill));
         let queue = 1002 + event % 2;
-        let command = v1::Command { event, queue, wait: Vec::new(), operation };
+        let command = v1::Command { event, queue, operation, ..v1::Command::default() };
         ring.say(Kind::Flush(v1::Flush { commands: vec![command] }));
         let Some(server_message::Kind::Completions(told)) = ring.hear().await.kind else { panic!() };
         let told: Vec<_> = told.completions.iter().map(|it| (it.event, it.status)).collect();

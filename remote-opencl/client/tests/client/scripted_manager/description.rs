@@ -18,6 +18,7 @@ pub(super) fn welcome() -> v1::Welcome {
         // There is no side socket, as in a pod where only the manager's own socket is mounted. So nothing is shared.
         side_key: vec![1; 32].into(),
         buffers_in_segments: true,
+        unwatched_commands: true,
         ..v1::Welcome::default()
     }
 }

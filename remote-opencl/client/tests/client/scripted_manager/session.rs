@@ -62,7 +62,9 @@ impl State {
             client_message::Kind::Hello(hello) => {
                 assert_eq!(hello.protocol_version, fpga_protocol::limits::PROTOCOL_VERSION);
                 let buffer_rects = !self.script.knows_no_rects.load(Ordering::SeqCst);
-                self.send(server_message::Kind::Welcome(v1::Welcome { buffer_rects, ..welcome() }));
+                let unwatched_commands = !self.script.knows_no_unwatched.load(Ordering::SeqCst);
+                let welcome = v1::Welcome { buffer_rects, unwatched_commands, ..welcome() };
+                self.send(server_message::Kind::Welcome(welcome));
             }
             client_message::Kind::Ack(_) => {}
             client_message::Kind::Call(call) => self.call(call),
@@ -184,7 +186,7 @@ impl State {
             let _ = self.out.send(Ok(message));
             return;
         }
-        let mut completions = Vec::new();
+        let (mut completions, mut earlier) = (Vec::new(), Vec::new());
         loop {
             let mut blocked = HashSet::new();
             let ready = self.waiting.iter().position(|command| {
@@ -198,7 +200,7 @@ impl State {
             let Some(ready) = ready else { break };
             let command = self.waiting.remove(ready);
             let failed = command.wait.iter().any(|event| self.ended[event] < 0);
-            let event = command.event;
+            let v1::Command { event, queue, unwatched, .. } = command;
             let refused = match command.operation {
                 Some(Operation::Barrier(_)) => self.script.barriers_fail_with.load(Ordering::SeqCst),
                 _ => 0,
@@ -209,6 +211,11 @@ impl State {
                 (false, refused) => (refused, None),
             };
             self.ended.insert(event, status);
+            let next = self.waiting.first();
+            if unwatched && next.is_some_and(|next| next.queue == queue && next.wait.is_empty()) {
+                earlier.push(event);
+                continue;
+            }
             completions.push(v1::Completion {
                 event,
                 status,
@@ -219,7 +226,7 @@ impl State {
                 data,
                 // In these tests a command fails because of another one only after a failed user event.
                 by_user_event: failed,
-                earlier: Vec::new(),
+                earlier: std::mem::take(&mut earlier),
             });
         }
         if !completions.is_empty() {
