@@ -42,8 +42,12 @@ build: setup ## Build everything of ours
 	cargo build --workspace
 
 .PHONY: dist
-dist: ## The programs and libraries for users, optimised across crates, in build/dist; their debug information apart
+dist: ## The programs and libraries for users, optimised across crates, in build/dist; libraries for glibc 2.28
 	@hack/dist.sh
+
+.PHONY: images
+images: setup ## Archives of the images that the chart installs, in build/images; no Docker, no registry (on Debian)
+	@hack/images.sh
 
 .PHONY: fmt
 fmt: ## Format

@@ -1,22 +1,55 @@
 #!/usr/bin/env bash
 # `make dist`: the programs and libraries for users in build/dist, optimised across crates (thin LTO). The debug
 # information of each lies beside it as NAME.debug, where debuggers find it by the name in the program.
+#
+# Programs need this machine's glibc, or a newer one. Libraries are loaded by programs of others, in images of any age:
+# they need glibc 2.28 (RHEL 8; Ubuntu 20.04 has 2.31). Zig's linker has the symbols of each version of glibc; it and
+# cargo-zigbuild come from PyPI into build/zig.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
 
-readonly packages=(fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd fpga-opencl-layer fpga-hook-c kubectl-fpga fpga-sim)
-readonly files=(fpga-scheduler-extender fpga-collector fpga-device-manager kubectl-fpga fpga-sim libfpga_opencl_icd.so libfpga_opencl_layer.so libfpga_hook.so)
-readonly built=${CARGO_TARGET_DIR:-target}/dist
+readonly programs=(fpga-scheduler-extender fpga-collector fpga-node-plugin fpga-device-manager kubectl-fpga fpga-sim)
+readonly library_packages=(fpga-opencl-icd fpga-opencl-drop-in fpga-opencl-layer fpga-hook-c)
+readonly libraries=(libfpga_opencl_icd.so drop-in/libOpenCL.so.1 libfpga_opencl_layer.so libfpga_hook.so)
+readonly oldest_glibc=2.28
+readonly zig_packages=(ziglang==0.14.1 cargo-zigbuild==0.24.0)
+readonly zig=$PWD/build/zig
+readonly target=${CARGO_TARGET_DIR:-target}
 readonly dist=$PWD/build/dist
 
+install_zig() {
+    local stamp=$zig/.installed
+    [ "$(cat "$stamp" 2>/dev/null || true)" != "${zig_packages[*]}" ] || return 0
+    say "dist: installing ${zig_packages[*]} from PyPI into build/zig"
+    rm -rf "$zig"
+    python3 -m venv "$zig" || fail "python3 can't make a venv. On Debian: apt-get install python3-venv"
+    "$zig/bin/pip" install --quiet --disable-pip-version-check "${zig_packages[@]}" || fail "pip could not install ${zig_packages[*]}"
+    echo "${zig_packages[*]}" >"$stamp"
+}
+
+# take BUILT NAME: puts a built file into build/dist, its debug information apart.
+take() {
+    objcopy --only-keep-debug "$1" "$dist/$2.debug"
+    (cd "$dist" && objcopy --strip-all --add-gnu-debuglink="$2.debug" "$1" "$2")
+    say "dist: build/dist/$2, $(($(stat -c %s "$dist/$2") >> 10)) KiB; with debug information $(($(stat -c %s "$1") >> 10)) KiB"
+}
+
 need objcopy "binutils, on Debian: apt-get install binutils"
-say "dist: building (thin LTO)"
-cargo build --profile dist "${packages[@]/#/-p}"
+need make "make, on Debian: apt-get install make"
+need python3 "Python 3, on Debian: apt-get install python3 python3-venv"
+install_zig
+triple=$(rustc --version --verbose | sed -n 's/^host: //p')
+readonly triple
+
+say "dist: building the programs (thin LTO)"
+cargo build --profile dist "${programs[@]/#/-p}"
+say "dist: building the libraries (thin LTO, for glibc $oldest_glibc)"
+PATH=$zig/bin:$PATH cargo zigbuild --profile dist --target "$triple.$oldest_glibc" "${library_packages[@]/#/-p}"
+readonly built=$(realpath "$target")/$triple/dist
+make --silent -C remote-opencl/drop-in BUILT="$built" CC="$zig/bin/python3 -m ziglang cc -target ${triple/-unknown/}.$oldest_glibc"
+
 rm -rf "$dist"
 mkdir -p "$dist"
-for file in "${files[@]}"; do
-    objcopy --only-keep-debug "$built/$file" "$dist/$file.debug"
-    (cd "$dist" && objcopy --strip-all --add-gnu-debuglink="$file.debug" "$OLDPWD/$built/$file" "$file")
-    say "dist: build/dist/$file, $(($(stat -c %s "$dist/$file") >> 10)) KiB; with debug information $(($(stat -c %s "$built/$file") >> 10)) KiB"
-done
+for program in "${programs[@]}"; do take "$(realpath "$target")/dist/$program" "$program"; done
+for library in "${libraries[@]}"; do take "$built/$library" "${library##*/}"; done

@@ -19,6 +19,7 @@ use fpga_net::kube_config;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{Api, Client};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -194,6 +195,12 @@ impl ControlPlane {
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// Where the API server listens.
+    #[must_use]
+    pub fn api_server(&self) -> SocketAddr {
+        (self.network.control_plane(), programs::API_SERVER_PORT).into()
     }
 
     /// The folder of this run's files.

@@ -45,6 +45,18 @@ impl Network {
         Ipv4Addr::new(127, self.octet, 0, 1)
     }
 
+    /// Addresses of services: 10.N.0.0/24.
+    #[must_use]
+    pub fn service_subnet(&self) -> String {
+        format!("10.{}.0.0/24", self.octet)
+    }
+
+    /// Address of the service `kubernetes`, the first of the services.
+    #[must_use]
+    pub fn kubernetes_service(&self) -> Ipv4Addr {
+        self.node(0).pod_gateway()
+    }
+
     /// The addresses of the node with this index (from 0): its own and those of its pods.
     #[must_use]
     pub fn node(&self, index: u8) -> NodeNetwork {
@@ -75,6 +87,14 @@ impl NodeNetwork {
     pub fn pod_subnet(&self) -> String {
         let [_, b, c] = self.octets;
         format!("10.{b}.{c}.0/24")
+    }
+
+    /// Address of the node in the network of its pods, and the only one outside of it that they reach: that of the
+    /// service `kubernetes`.
+    #[must_use]
+    pub fn pod_gateway(&self) -> Ipv4Addr {
+        let [_, b, _] = self.octets;
+        Ipv4Addr::new(10, b, 0, 1)
     }
 
     fn address(&self, last: u8) -> Ipv4Addr {

@@ -7,12 +7,13 @@
 mod boards;
 mod cgroup;
 mod config;
-mod image;
+mod kubernetes_service;
 mod machine;
 mod programs;
 
 pub use boards::{BoardManager, Boards, PluginOptions};
-pub use image::Image;
+pub use fpga_images::Image;
+pub use kubernetes_service::KubernetesService;
 pub use machine::{Machine, RunMount};
 
 use super::control_plane::ControlPlane;
@@ -21,6 +22,7 @@ use super::process::Process;
 use super::{artifacts, wait};
 use anyhow::{Context as _, Result};
 use cgroup::Cgroup;
+use fpga_images::Compression;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::Api;
 use programs::Programs;
@@ -175,7 +177,9 @@ impl RealNode {
         let pause = Image::new(PAUSE_IMAGE, "/pause").file("/pause", pause);
         for image in [&pause].into_iter().chain(&self.spec.images) {
             let archive = self.machine.dir().join("image.tar");
-            image.write(&archive).with_context(|| format!("can't make the image {}", image.name()))?;
+            image
+                .write(&archive, Compression::None)
+                .with_context(|| format!("can't make the image {}", image.name()))?;
             let path = archive.to_str().context("the path of the image is not UTF-8")?;
             self.ctr(&["--namespace", "k8s.io", "images", "import", path]).await?;
             std::fs::remove_file(&archive).context("can't remove the image's archive")?;

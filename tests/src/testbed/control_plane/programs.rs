@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const ETCD_PORT: u16 = 2379;
 const ETCD_PEER_PORT: u16 = 2380;
-const API_SERVER_PORT: u16 = 6443;
+pub const API_SERVER_PORT: u16 = 6443;
 const CONTROLLER_MANAGER_PORT: u16 = 10257;
 /// Port of kube-scheduler for health and metrics.
 pub const SCHEDULER_PORT: u16 = 10259;
@@ -86,14 +86,16 @@ impl Programs {
             .spec("kube-apiserver", run_dir)
             .arg(format!("--etcd-servers=http://{ip}:{ETCD_PORT}"))
             .args([format!("--bind-address={ip}"), format!("--secure-port={API_SERVER_PORT}")])
-            // A loopback address can't be an endpoint of the service `kubernetes`, which no test needs.
+            // A loopback address can't be an endpoint of the service `kubernetes`; real nodes' pods reach it by
+            // `real_node::KubernetesService`.
             .args([format!("--advertise-address={ip}"), "--endpoint-reconciler-type=none".to_owned()])
             .arg(format!("--cert-dir={}", certificates.display()))
             .arg(format!("--service-account-key-file={}", key.public.display()))
             .arg(format!("--service-account-signing-key-file={}", key.private.display()))
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .arg(format!("--token-auth-file={}", tokens.display()))
-            .args(["--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16"]);
+            .arg("--authorization-mode=Node,RBAC")
+            .arg(format!("--service-cluster-ip-range={}", network.service_subnet()));
         let spec = match extent {
             Extent::Whole => spec,
             Extent::ObjectsOnly => spec
@@ -119,6 +121,8 @@ impl Programs {
                 format!("--cert-dir={}", run_dir.path().join("manager-certs").display()),
             ])
             .args(["--leader-elect=false", "--use-service-account-credentials=true"])
+            // Pods get it as the authority of the API server.
+            .arg(format!("--root-ca-file={}", api_server_certificate(run_dir).display()))
             .args(["--kube-api-qps=200", "--kube-api-burst=400"]);
         Process::start(&spec)
     }

@@ -50,7 +50,7 @@ state = "/run/containerd"
 fn pod_network(network: &NodeNetwork) -> String {
     let ipam = json!({
         "type": "host-local",
-        "ranges": [[{"subnet": network.pod_subnet()}]],
+        "ranges": [[{"subnet": network.pod_subnet(), "gateway": network.pod_gateway()}]],
         "dataDir": "/var/lib/cni/networks",
     });
     let plugins = json!([{"type": "ptp", "ipMasq": false, "ipam": ipam}]);

@@ -1,0 +1,131 @@
+//! An image: layers of files, and what a runtime must know of them.
+
+use crate::archive::{self, Compression, Contents, Size};
+use crate::elf;
+use crate::error::ImageError;
+use crate::file_tree::FileTree;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The user of images: no user of a system, and not root.
+const USER: &str = "65532:65532";
+
+/// An image.
+#[derive(Debug, Clone)]
+pub struct Image {
+    name: String,
+    entrypoint: String,
+    user: String,
+    labels: BTreeMap<String, String>,
+    /// From below.
+    layers: Vec<FileTree>,
+}
+
+impl Image {
+    /// An image called `name`, such as `localhost/pause:1`, that runs `entrypoint` as a user who is not root.
+    #[must_use]
+    pub fn new(name: &str, entrypoint: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            entrypoint: entrypoint.to_owned(),
+            user: USER.to_owned(),
+            labels: BTreeMap::new(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Name of the image, as pods have it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets the user, such as `65532:65532`.
+    #[must_use]
+    pub fn user(mut self, user: &str) -> Self {
+        user.clone_into(&mut self.user);
+        self
+    }
+
+    /// Adds a label, such as `org.opencontainers.image.version`.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Adds a layer above the others. What changes seldom lies below, since nodes keep the layers that they have.
+    #[must_use]
+    pub fn layer(mut self, layer: FileTree) -> Self {
+        self.layers.push(layer);
+        self
+    }
+
+    /// Adds a file of this machine to the topmost layer.
+    #[must_use]
+    pub fn file(mut self, path: impl AsRef<Path>, of_this_machine: impl Into<PathBuf>) -> Self {
+        let top = self.layers.pop().unwrap_or_default();
+        self.layer(top.file(path, of_this_machine))
+    }
+
+    /// Adds the shared libraries that a program or library of this machine needs to the topmost layer.
+    ///
+    /// # Errors
+    /// The file can't be read, or a library is missing.
+    pub fn libraries_of(mut self, program: &Path) -> Result<Self, ImageError> {
+        let top = self.layers.pop().unwrap_or_default();
+        Ok(self.layer(top.libraries_of(program)?))
+    }
+
+    /// Writes the image as an archive in the layout of the OCI, with the file that `docker load` reads besides.
+    ///
+    /// # Errors
+    /// A file can't be read, the entrypoint is missing, or the archive can't be written.
+    pub fn write(&self, archive: &Path, compression: Compression) -> Result<Size, ImageError> {
+        let program = self.layers.iter().rev().find_map(|layer| layer.source(Path::new(&self.entrypoint)));
+        let program = program.ok_or_else(|| ImageError::NoEntrypoint {
+            image: self.name.clone(),
+            entrypoint: self.entrypoint.clone(),
+        })?;
+        let contents = Contents {
+            name: qualified(&self.name),
+            architecture: elf::architecture(program)?,
+            config: self.config(),
+            layers: &self.layers,
+        };
+        archive::write(&contents, archive, compression)
+    }
+
+    fn config(&self) -> Value {
+        json!({
+            "Entrypoint": [self.entrypoint],
+            "User": self.user,
+            "WorkingDir": "/",
+            "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
+            "Labels": self.labels,
+        })
+    }
+}
+
+/// The whole name of an image: kubelets and containerd look for `x/y:1` under `docker.io/x/y:1`.
+fn qualified(name: &str) -> String {
+    match name.split_once('/') {
+        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => name.to_owned(),
+        Some(_) => format!("docker.io/{name}"),
+        None => format!("docker.io/library/{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_a_registry_is_one_of_docker_hub() {
+        assert_eq!(qualified("localhost/pause:1"), "localhost/pause:1");
+        assert_eq!(qualified("registry.k8s.io/kube-scheduler:v1"), "registry.k8s.io/kube-scheduler:v1");
+        assert_eq!(qualified("kube-fpga/fpga-collector:1"), "docker.io/kube-fpga/fpga-collector:1");
+        assert_eq!(qualified("sobel:1"), "docker.io/library/sobel:1");
+    }
+}
