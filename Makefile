@@ -33,6 +33,14 @@ setup: ## Install what is needed beyond Rust, Go, cc and python3 (or name the co
 control-plane: ## Build the pinned Kubernetes control plane (5 minutes, once)
 	@hack/control-plane.sh
 
+.PHONY: helm
+helm: ## Build the pinned Helm (3 minutes, once)
+	@hack/helm.sh
+
+.PHONY: manifests
+manifests: helm ## Render the chart into manifests/rendered
+	@hack/manifests.sh
+
 .PHONY: node
 node: ## Build the pinned kubelet and containerd (4 minutes, once); install runc and the CNI plugins (or name the command)
 	@hack/node.sh
@@ -59,7 +67,7 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \

@@ -6,7 +6,7 @@
 # DIR keeps the authority (ca.key: keep it secret, and away from the cluster). Run again, before the certificate's year is
 # over, it makes a new certificate of the same authority; running programs take it up by themselves.
 # NAMESPACE says where kube-fpga is, if not in the namespace kube-fpga.
-# CLUSTER_SCHEDULER=yes also makes what overlays/cluster-scheduler needs: a Secret for the extender's port for kube-scheduler, and in
+# CLUSTER_SCHEDULER=yes also makes what scheduler.mode cluster of the chart needs: a Secret for the extender's port for kube-scheduler, and in
 # DIR kube-scheduler.crt and kube-scheduler.key, which kube-scheduler shows, of an authority of their own (scheduler-ca.key).
 # NAMES adds names to the certificate, for example NAMES=IP:10.0.0.1,DNS:extender.example.
 set -euo pipefail

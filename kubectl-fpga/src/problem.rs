@@ -35,7 +35,7 @@ pub enum Problem {
     },
     /// No replica of the extender is found.
     #[error(
-        "there is no extender: Service {namespace}/{service} {why}.\nInstall it (kubectl apply -k manifests/…), name it with --extender-namespace and --extender-service, or give its address with --extender URL"
+        "there is no extender: Service {namespace}/{service} {why}.\nInstall it (helm install, manifests/README.md), name it with --extender-namespace and --extender-service, or give its address with --extender URL"
     )]
     NoExtender {
         /// Namespace of the Service.

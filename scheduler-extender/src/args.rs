@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::events::{self, PodArgs, SPACING};
 use crate::config::watch::POLL_INTERVAL;
+use crate::in_use::InUseArgs;
 use crate::ports::{PortArgs, Routers};
 use crate::record::RecordArgs;
 use crate::replay::{self, ReplayArgs};
@@ -60,6 +61,8 @@ enum Command {
     /// change.
     #[command(after_help = replay::EXAMPLES)]
     Replay(Box<ReplayArgs>),
+    /// Fails and names them while pods hold boards. The chart asks before it is uninstalled.
+    InUse(InUseArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -114,6 +117,7 @@ impl Args {
         let Self { command, serve } = self;
         let args = match command {
             Some(Command::Replay(args)) => return args.run(),
+            Some(Command::InUse(args)) => return args.run(),
             Some(Command::Serve(args)) => *args,
             None => serve,
         };
@@ -293,7 +297,7 @@ mod tests {
         let args = Args::try_parse_from(std::iter::once("x").chain(args.iter().copied()))?;
         Ok(match args.command {
             Some(Command::Serve(args)) => *args,
-            Some(Command::Replay(_)) => unreachable!("no test asks for it"),
+            Some(Command::Replay(_) | Command::InUse(_)) => unreachable!("no test asks for it"),
             None => args.serve,
         })
     }

@@ -18,6 +18,7 @@ pub mod clock;
 pub mod config;
 mod expectations;
 mod explain;
+mod in_use;
 pub mod index;
 pub mod metrics;
 mod placed_pod;

@@ -1,6 +1,6 @@
-//! The cluster's own kube-scheduler calls the extender of manifests/overlays/cluster-scheduler. All files are the
-//! shipped ones: the overlay, the certificates' script, and the configuration. `testbed::shipped` has the stand-ins
-//! for a kubelet.
+//! The cluster's own kube-scheduler calls the extender of the chart with manifests/values/cluster-scheduler.yaml. All
+//! files are the shipped ones: the rendered chart, the certificates' script, and the configuration. `testbed::shipped`
+//! has the stand-ins for a kubelet.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -11,7 +11,7 @@ use fpga_tests::testbed::manifests::{apply, kubectl};
 use fpga_tests::testbed::process::Process;
 use fpga_tests::testbed::programs::repository;
 use fpga_tests::testbed::scale::ScaleBed;
-use fpga_tests::testbed::scale::nodes::{Advertised, Ground, name};
+use fpga_tests::testbed::scale::nodes::{Ground, name};
 use fpga_tests::testbed::scale::pods::Kind;
 use fpga_tests::testbed::shipped::ShippedPod;
 use std::net::Ipv4Addr;
@@ -56,15 +56,13 @@ async fn ask(address: Ipv4Addr, files: &ClientFiles) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_certificate_is_answered() {
-    let ground = Ground { nodes: 20, boards: 20, wanted: 20, pods_per_node: 110, advertised: Advertised::No };
+    let ground = Ground::advertising(20, 20);
     let mut bed = ScaleBed::start(ground).await.unwrap();
     let run_dir = bed.plane().run_dir().path().to_owned();
     let (certificates, node) = (run_dir.join("certificates"), name(0));
     let address = bed.plane().network().node(0).pods().nth(200).unwrap();
-    let namespace = repository().join("manifests/base/namespace.yaml");
-    kubectl(bed.plane(), &["apply", "-f", namespace.to_str().unwrap()]).await.unwrap();
+    apply(bed.plane(), "cluster-scheduler").await.unwrap();
     make_certificates(&bed, &certificates, address).await;
-    apply(bed.plane(), "overlays/cluster-scheduler").await.unwrap();
 
     let workload = "deployment/fpga-scheduler-extender";
     let pod = ShippedPod::create(bed.plane(), workload, &node, address, &run_dir.join("node")).await.unwrap();

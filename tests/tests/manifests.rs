@@ -65,31 +65,43 @@ fn assert_refused<T: std::fmt::Debug>(what: &str, result: kube::Result<T>, becau
 #[tokio::test]
 async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    for folder in
-        ["base", "overlays/pocl", "overlays/label-node", "overlays/cluster-scheduler", "examples/sobel"]
-    {
-        let output = apply(&plane, folder).await.unwrap();
-        assert!(output.contains("serverside-applied"), "{folder}: {output}");
-        assert!(!output.contains("Warning"), "{folder}: {output}");
+    let example = programs::repository().join("manifests/examples/sobel");
+    let example = ["apply", "--server-side", "--validate=strict", "-k", example.to_str().unwrap()];
+    let outputs = [
+        apply(&plane, "pocl").await.unwrap(),
+        apply(&plane, "label-node").await.unwrap(),
+        apply(&plane, "cluster-scheduler").await.unwrap(),
+        kubectl(&plane, &example).await.unwrap(),
+    ];
+    for output in outputs {
+        assert!(output.contains("serverside-applied"), "{output}");
+        assert!(!output.contains("Warning"), "{output}");
     }
     plane.stop().await;
 }
 
-/// The `--help` text of the program that a container runs.
+/// The `--help` text of the program that a container runs; of a supervisor, also that of the managers that it starts.
 async fn help(container: &Value) -> String {
     let image = container["image"].as_str().unwrap();
     let program = image.strip_prefix("kube-fpga/").unwrap().split(':').next().unwrap();
+    // The runtime in the image is no part of the program's name.
+    let program = program.strip_suffix("-pocl").unwrap_or(program);
     let mut command = tokio::process::Command::new(built(program).unwrap());
     // A program with several commands takes the command as its first argument.
     let first = container["args"][0].as_str().filter(|argument| !argument.starts_with('-'));
     let output = command.args(first).arg("--help").output().await.unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    let mut help = String::from_utf8(output.stdout).unwrap();
+    if first == Some("supervise") {
+        let output = tokio::process::Command::new(built(program).unwrap()).args(["serve", "--help"]).output();
+        help += &String::from_utf8(output.await.unwrap().stdout).unwrap();
+    }
+    help
 }
 
 #[tokio::test]
 async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "base").await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
     let list = ["get", "deployments,daemonsets,configmaps", "-n", NAMESPACE, "-o", "json"];
     let list: Value = serde_json::from_str(&kubectl(&plane, &list).await.unwrap()).unwrap();
     let items = list["items"].as_array().unwrap();
@@ -130,7 +142,7 @@ async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
 #[tokio::test]
 async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "base").await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
     let admin = plane.client();
     create_node(admin, "mine").await.unwrap();
     create_node(admin, "theirs").await.unwrap();
@@ -163,10 +175,10 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
             json!({"metadata": {"annotations": {"other": null}}}),
             "no annotation but",
         ),
-        ("a label", json!({"metadata": {"labels": {"fpga-scheduling.io/board": "b"}}}), "neither labels nor"),
-        ("a taint", json!({"spec": {"unschedulable": true}}), "neither labels nor"),
-        ("another owner", json!({"metadata": {"ownerReferences": [owner("evil")]}}), "neither labels nor"),
-        ("no owner", json!({"metadata": {"ownerReferences": null}}), "neither labels nor"),
+        ("a label", json!({"metadata": {"labels": {"fpga-scheduling.io/board": "b"}}}), "changes no label"),
+        ("a taint", json!({"spec": {"unschedulable": true}}), "the specification"),
+        ("another owner", json!({"metadata": {"ownerReferences": [owner("evil")]}}), "the specification"),
+        ("no owner", json!({"metadata": {"ownerReferences": null}}), "the specification"),
     ] {
         assert_refused(what, nodes.patch("mine", &merge, &Patch::Merge(&patch)).await, because);
     }
@@ -180,7 +192,7 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
 #[tokio::test]
 async fn where_collectors_may_label_they_give_their_own_node_three_labels_and_no_other() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "overlays/label-node").await.unwrap();
+    apply(&plane, "label-node").await.unwrap();
     let admin = plane.client();
     create_node(admin, "mine").await.unwrap();
     create_node(admin, "theirs").await.unwrap();
@@ -213,10 +225,10 @@ async fn where_collectors_may_label_they_give_their_own_node_three_labels_and_no
 #[tokio::test]
 async fn a_collector_in_another_namespace_is_bound_by_the_policy_too() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "base").await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
     create_node(plane.client(), "mine").await.unwrap();
     kubectl(&plane, &["create", "namespace", "elsewhere"]).await.unwrap();
-    for account in ["fpga-collector", "team-fpga-collector-v2"] {
+    for account in ["fpga-collector", "by-another-name"] {
         let subject = format!("--serviceaccount=elsewhere:{account}");
         let binding =
             ["create", "clusterrolebinding", account, "--clusterrole=kube-fpga:collector", subject.as_str()];
@@ -242,12 +254,20 @@ fn the_shipped_configurations_of_kube_scheduler_ask_the_extender_alike_and_elect
         let lines = after.lines().map(str::trim).filter(|line| !line.starts_with('#'));
         lines.map(str::to_owned).collect()
     };
-    let own = read("manifests/base/extender/kube-scheduler.yaml");
+    // In the manifests it is an indented value of a ConfigMap.
+    let own = read("manifests/rendered/pocl.yaml");
+    let own = own.split_once("\n  kube-scheduler.yaml: |\n").unwrap().1.lines();
+    let own = own.map_while(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n");
     let cluster = read("scheduler-config/kube-scheduler.yaml");
-    assert_eq!(lines(&own), lines(&cluster));
+    // Node plugins advertise the resource; by hand no node does.
+    let by_hand = lines(&own)
+        .iter()
+        .map(|line| line.replace("Scheduler: false", "Scheduler: true"))
+        .collect::<Vec<_>>();
+    assert_eq!(by_hand, lines(&cluster));
     // For HTTPS only the extender's address and its authentication differ.
     let https = read("scheduler-config/kube-scheduler.https.yaml");
-    let (after, other) = (lines(&https), lines(&cluster));
+    let (after, other) = (lines(&https), lines(&own));
     assert_eq!(after.split_at(7).1, other.split_at(1).1, "{after:?}");
     for text in [own, cluster, https, read("scheduler-config/kube-scheduler.label-only.yaml")] {
         assert!(text.contains("  leaderElect: true\n"), "{text}");
@@ -269,7 +289,7 @@ async fn a_real_kube_scheduler_takes_both_wirings() {
 async fn the_extender_may_tell_by_an_event_on_its_pod_that_it_refuses_its_configuration() {
     const EXTENDER: &str = "fpga-scheduler-extender";
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "base").await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
     let pod = "extender-1";
     manifests::create_pod(plane.client(), pod, EXTENDER, None).await.unwrap();
     let token = manifests::token(plane.client(), EXTENDER, Some(pod)).await.unwrap();

@@ -1,6 +1,6 @@
-//! Follows the README's way onto one's own cluster literally: the test runs the commands in the page, and starts the
-//! objects that they create in the API server. `testbed::shipped` has the stand-ins for kubelet and container
-//! runtime; the stand-in for cluster DNS is below.
+//! Follows the README's way onto one's own cluster literally: the test runs the commands in the page, with the real Helm,
+//! and starts the objects that they create in the API server. `testbed::shipped` has the stand-ins for kubelet and
+//! container runtime; those for cluster DNS and for the node plugin, which needs a kubelet, are below.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -11,14 +11,14 @@ use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
-use fpga_tests::testbed::manifests::kubectl;
+use fpga_tests::testbed::manifests::{helm, kubectl};
 use fpga_tests::testbed::node::{Node, NodeSpec};
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::programs::{built, repository};
 use fpga_tests::testbed::shipped::ShippedPod;
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, PostParams};
+use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -32,6 +32,10 @@ const TWO_HEARTBEATS: Duration = Duration::from_secs(120);
 const NODES: [&str; 2] = ["n1", "n2"];
 /// The node that gets the bitstream.
 const CHOSEN: &str = "n2";
+/// The board of each node.
+const BOARD: &str = "pocl-0";
+/// The token of the namespace of the example's pods.
+const TOKEN: &str = "a-token-of-the-example-namespace";
 /// Number of pods that ask for the bitstream: kube-scheduler alone would spread them over both nodes.
 const PODS: usize = 4;
 
@@ -85,16 +89,15 @@ impl Bed {
 
     /// Runs a block of the README in a shell at the top of the repository, as the administrator.
     async fn shell(&self, block: &str) -> String {
-        let kubectl = self.plane.kubectl();
-        let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let (kubectl, helm) = (self.plane.kubectl(), helm().unwrap());
+        let folders = [&kubectl, &helm].map(|program| program.parent().unwrap().display().to_string());
+        let path = format!("{}:{}", folders.join(":"), std::env::var("PATH").unwrap());
         let output = tokio::process::Command::new("bash")
             .args(["-euo", "pipefail", "-c", block])
             .current_dir(repository())
             .env("PATH", path)
             .env("HOME", self.plane.run_dir().path())
             .env("KUBECONFIG", self.plane.kubeconfig(&Identity::Admin).unwrap())
-            // There is no DNS for the extender here, so its certificate is for an address.
-            .env("NAMES", format!("IP:{}", self.address(NODES[0], 0)))
             .output()
             .await
             .unwrap();
@@ -121,13 +124,8 @@ impl Bed {
         })
         .await
         .unwrap();
-        // Outside of a container there is no in-cluster configuration, and no network of the pod in which to bind.
-        let file = pod.volume("kube-scheduler").unwrap().join("kube-scheduler.yaml");
-        let config = std::fs::read_to_string(&file).unwrap();
-        let kubeconfig = pod.kubeconfig().display();
-        std::fs::write(&file, format!("{config}clientConnection:\n  kubeconfig: {kubeconfig}\n")).unwrap();
-        let scheduler = pod.process(&self.plane, "kube-scheduler").await.unwrap();
-        self.run(&scheduler.arg(format!("--bind-address={address}")));
+        let scheduler = pod.kube_scheduler(&self.plane).await.unwrap();
+        self.run(&scheduler);
     }
 
     /// Starts a node's collector and device manager.
@@ -139,7 +137,10 @@ impl Bed {
         let told = spec.env.get("FPGA_EXTENDERS").cloned().unwrap();
         let spec = spec.env("FPGA_EXTENDERS", self.resolved(&told).await);
         self.run(&spec);
-        let pod = ShippedPod::create(&self.plane, "daemonset/fpga-device-manager", node, manager, &root);
+        // The node plugin makes the folder of a board's tokens.
+        claim(&root);
+        let workload = "daemonset/fpga-device-manager-pocl";
+        let pod = ShippedPod::create(&self.plane, workload, node, manager, &root);
         let spec = pod.await.unwrap().process(&self.plane, "device-manager").await.unwrap();
         self.run(&spec);
         for (what, address) in
@@ -182,6 +183,14 @@ impl Bed {
         format!("https://{}:{}", self.address(NODES[0], 0), named[0]["containerPort"])
     }
 
+    /// Offers instances of the board on the node, as the node plugin does by way of the kubelet.
+    async fn advertise(&self, node: &str) {
+        let amount = json!({"fpga-scheduling.io/accelerated": "16"});
+        let status = json!({"status": {"capacity": amount, "allocatable": amount}});
+        let nodes: Api<KubeNode> = Api::all(self.plane.client().clone());
+        nodes.patch_status(node, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    }
+
     async fn state(&self, node: &str) -> Value {
         let path = "jsonpath={.metadata.annotations.fpga-scheduling\\.io/node-state}";
         let text = kubectl(&self.plane, &["get", "node", node, "-o", path]).await.unwrap();
@@ -200,10 +209,7 @@ impl Bed {
             .env("POD_IP", address.to_string())
             .env("PORT", FUNCTION_PORT.to_string())
             .env("BITSTREAM", bitstreams(&root).join("sobel.bitstream").display().to_string())
-            .env(
-                "FPGA_DEVICE_MANAGERS",
-                format!("unix:{}", root.join("run/kube-fpga/devices/dm0.sock").display()),
-            )
+            .env("FPGA_CLAIM_DIR", claim(&root).display().to_string())
             .env("OCL_ICD_VENDORS", icd.display().to_string());
         self.run(&spec);
         let (case, address) = (Case::new(Function::Sobel, 64, 1).unwrap(), address.to_string());
@@ -221,6 +227,21 @@ impl Bed {
     }
 }
 
+/// Makes a claim of the example's namespace for the board, as the node plugin would, and returns its folder.
+fn claim(root: &Path) -> PathBuf {
+    let write = |path: PathBuf, text: &str| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let run = root.join("run/fpga");
+    write(run.join("tokens").join(BOARD).join("fpga-functions"), TOKEN);
+    let folder = run.join("claims/example");
+    let socket = run.join("managers").join(BOARD).join("dm.sock");
+    write(folder.join("managers"), &format!("unix:{}\n", socket.display()));
+    write(folder.join("token"), TOKEN);
+    folder
+}
+
 /// The folder on a node where the README puts bitstreams.
 fn bitstreams(root: &Path) -> PathBuf {
     let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
@@ -236,8 +257,11 @@ async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
     let [label, install, function] = commands.as_slice() else { unreachable!("{commands:#?}") };
     for node in NODES {
         bed.shell(&label.replace("NODE", node)).await;
+        bed.advertise(node).await;
     }
-    bed.shell(install).await;
+    // There is no DNS for the extender here, so its certificate is for an address.
+    let address = format!("--set certificates.addresses[0]={}", bed.address(NODES[0], 0));
+    bed.shell(&install.replace("helm install", &format!("helm install {address}"))).await;
     bed.start_scheduler().await;
     for node in NODES {
         bed.start_board(node).await;

@@ -41,7 +41,7 @@ fn expected(rules: &[&str]) -> Rules {
 #[tokio::test]
 async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "base").await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
     let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
     // The extender's pod contains kube-scheduler, so it needs the rights of every kube-scheduler.
@@ -52,7 +52,9 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         kubectl(&plane, &["create", "clusterrolebinding", &binding, &role, &account]).await.unwrap();
     }
     let scheduler = manifests::token(plane.client(), "scheduler", None).await.unwrap();
-    let collector = ["get nodes.", "patch nodes."];
+    // The last right binds its bearer to the policy for the own node.
+    let collector = ["get nodes.", "patch nodes.", "bind-to-node collectors.fpga-scheduling.io"];
+    let plugin = ["get pods.", "patch pods.", "bind-to-node node-plugins.fpga-scheduling.io"];
     let extender = [
         "get nodes.",
         "list nodes.",
@@ -70,6 +72,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
             .concat();
     for (account, everywhere, at_home) in [
         ("fpga-collector", collector.as_slice(), collector.as_slice()),
+        ("fpga-node-plugin", &plugin, &plugin),
         ("fpga-scheduler-extender", &extender, &at_home),
         ("fpga-device-manager", &[], &[]),
     ] {
@@ -128,7 +131,7 @@ fn refused(findings: &[Value]) -> Vec<String> {
 #[tokio::test]
 async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "base").await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
     // A replica without a reachable address: the API server checks the right before it connects.
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
+use fpga_tests::testbed::cluster::rbac;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;
@@ -36,15 +37,10 @@ impl Bed {
         let host = plane.network().control_plane();
         let authority = plane.run_dir().path().join("authority");
         let objects = certificates(&authority, &format!("IP:{host}"));
-        let manifests = programs::repository().join("manifests/base");
-        kubectl(&plane, &["apply", "-f", manifests.join("namespace.yaml").to_str().unwrap()]).await;
+        rbac::grant(&plane).await.unwrap();
         let file = plane.run_dir().path().join("certificates.yaml");
         std::fs::write(&file, objects).unwrap();
         kubectl(&plane, &["apply", "--validate=strict", "-f", file.to_str().unwrap()]).await;
-        for part in ["extender", "collector"] {
-            let file = manifests.join(part).join("rbac.yaml");
-            kubectl(&plane, &["-n", NAMESPACE, "apply", "-f", file.to_str().unwrap()]).await;
-        }
         let nodes: Api<Node> = Api::all(plane.client().clone());
         for name in ["mine", "other"] {
             let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();

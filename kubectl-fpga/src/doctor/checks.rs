@@ -44,7 +44,7 @@ pub fn rights(facts: &Facts) -> Vec<Finding> {
     let rights = match &facts.rights {
         Looked::Found(rights) => rights,
         Looked::Hidden(why) => {
-            let mend = "Ask with the right to create subjectaccessreviews, or compare manifests/base/*/rbac.yaml by hand.";
+            let mend = "Ask with the right to create subjectaccessreviews, or compare the roles of manifests/chart by hand.";
             return vec![Finding::unknown(CHECK, why, mend)];
         }
     };
@@ -53,7 +53,7 @@ pub fn rights(facts: &Facts) -> Vec<Finding> {
             CHECK,
             format!("{} may not {} {}", right.who, right.verb, right.resource),
             right.needed_for,
-            "Apply the ClusterRoles and bindings of manifests/base/extender/rbac.yaml and manifests/base/collector/rbac.yaml.",
+            "helm upgrade brings the roles and bindings of the chart back (manifests/README.md).",
         )
     });
     Finding::or_ok(CHECK, missing.collect(), format!("all {} rights are granted", rights.len()))

@@ -296,10 +296,16 @@ mod tests {
         for (file, managed) in [
             ("scheduler-config/kube-scheduler.yaml", 1),
             ("scheduler-config/kube-scheduler.label-only.yaml", 0),
-            ("manifests/base/extender/kube-scheduler.yaml", 1),
+            ("manifests/rendered/pocl.yaml", 1),
         ] {
             let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
-            let config = SchedulerConfig::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+            let mut text = std::fs::read_to_string(path).unwrap();
+            // In the manifests it is an indented value of a ConfigMap.
+            if let Some((_, value)) = text.split_once("\n  kube-scheduler.yaml: |\n") {
+                text =
+                    value.lines().map_while(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n");
+            }
+            let config = SchedulerConfig::parse(&text).unwrap();
             let ours = config.ours().unwrap();
             assert_eq!((ours.weight, ours.managed().len(), ours.timeout_ms()), (10, managed, Some(1_000)));
             assert!(ours.node_cache_capable && ours.host().as_deref() == Some("127.0.0.1"));

@@ -11,6 +11,7 @@ use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
+use std::path::PathBuf;
 
 /// Namespace of the manifests.
 pub const NAMESPACE: &str = "kube-fpga";
@@ -31,22 +32,67 @@ pub async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String>
     Ok(String::from_utf8(output.stdout)? + &error)
 }
 
-/// Applies a folder of manifests/.
+/// The Helm that `hack/helm.sh` built.
+///
+/// # Errors
+/// It is missing.
+pub fn helm() -> Result<PathBuf> {
+    let program = repository().join("build/helm/helm");
+    ensure!(program.exists(), "{} is missing. Run `make helm` (once)", program.display());
+    Ok(program)
+}
+
+/// Applies the manifests that are rendered from the chart with these values: a name of manifests/rendered.
 ///
 /// # Errors
 /// The API server refuses a part of it.
-pub async fn apply(plane: &ControlPlane, folder: &str) -> Result<String> {
-    let folder = repository().join("manifests").join(folder);
-    let folder = folder.to_str().context("the repository's path is not UTF-8")?;
-    kubectl(plane, &["apply", "--server-side", "--validate=strict", "-k", folder]).await
+pub async fn apply(plane: &ControlPlane, values: &str) -> Result<String> {
+    let file = rendered(values);
+    let file = file.to_str().context("the repository's path is not UTF-8")?;
+    kubectl(plane, &["apply", "--server-side", "--validate=strict", "-f", file]).await
+}
+
+/// Applies the objects of these kinds among the rendered manifests.
+///
+/// # Errors
+/// There are none, or the API server refuses one.
+pub async fn apply_kinds(plane: &ControlPlane, values: &str, kinds: &[&str]) -> Result<String> {
+    let text = std::fs::read_to_string(rendered(values))?;
+    let is_wanted = |object: &&str| {
+        object.lines().any(|line| line.strip_prefix("kind: ").is_some_and(|kind| kinds.contains(&kind)))
+    };
+    let wanted: Vec<&str> = text.split("\n---\n").filter(is_wanted).collect();
+    ensure!(!wanted.is_empty(), "manifests/rendered/{values}.yaml has none of {kinds:?}");
+    let file = plane.run_dir().path().join(format!("{}.yaml", kinds.join("-")));
+    std::fs::write(&file, wanted.join("\n---\n"))?;
+    let file = file.to_str().context("the run's path is not UTF-8")?;
+    kubectl(plane, &["apply", "--server-side", "--validate=strict", "-f", file]).await
+}
+
+fn rendered(values: &str) -> PathBuf {
+    repository().join(format!("manifests/rendered/{values}.yaml"))
+}
+
+/// Creates a pod with this service account, on `node` if there is one, in the namespace of the manifests.
+///
+/// # Errors
+/// The API server refuses the pod.
+pub async fn create_pod(client: &Client, name: &str, account: &str, node: Option<&str>) -> Result<()> {
+    create_pod_in(client, NAMESPACE, name, account, node).await
 }
 
 /// Creates a pod with this service account, on `node` if there is one.
 ///
 /// # Errors
 /// The API server refuses the pod.
-pub async fn create_pod(client: &Client, name: &str, account: &str, node: Option<&str>) -> Result<()> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+pub async fn create_pod_in(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    account: &str,
+    node: Option<&str>,
+) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let container = json!([{"name": "c", "image": "none"}]);
     let mut spec = json!({"serviceAccountName": account, "containers": container});
     if let Some(node) = node {
@@ -57,12 +103,21 @@ pub async fn create_pod(client: &Client, name: &str, account: &str, node: Option
     Ok(())
 }
 
-/// A token of a service account for the API server. It is bound to `pod`, like a kubelet's tokens, if there is one.
+/// A token for the API server of a service account in the namespace of the manifests. It is bound to `pod`, like a
+/// kubelet's tokens, if there is one.
 ///
 /// # Errors
 /// The API server creates no token.
 pub async fn token(client: &Client, account: &str, pod: Option<&str>) -> Result<String> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
+    token_in(client, NAMESPACE, account, pod).await
+}
+
+/// A token for the API server of a service account. It is bound to `pod`, like a kubelet's tokens, if there is one.
+///
+/// # Errors
+/// The API server creates no token.
+pub async fn token_in(client: &Client, namespace: &str, account: &str, pod: Option<&str>) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let bound = pod.map(|name| json!({"apiVersion": "v1", "kind": "Pod", "name": name}));
     let request = json!({"metadata": {}, "spec": {"audiences": [], "boundObjectRef": bound}});
     let request: TokenRequest = serde_json::from_value(request)?;

@@ -88,7 +88,9 @@ impl ShippedPod {
                 std::fs::write(folder.join(file), self.localised(&text))?;
             }
         } else if let Some(secret) = volume["secret"]["secretName"].as_str() {
-            for (file, text) in data(plane, "secret", secret).await? {
+            let found = data(plane, "secret", secret).await;
+            let optional = volume["secret"]["optional"] == true;
+            for (file, text) in if optional { found.unwrap_or_default() } else { found? } {
                 std::fs::write(folder.join(file), decoded(&text)?)?;
             }
         } else if let Some(source) = volume["projected"]["sources"].get(0) {
@@ -145,18 +147,27 @@ impl ShippedPod {
         Ok(spec.env("FPGA_KUBECONFIG", self.kubeconfig.display().to_string()))
     }
 
+    /// The process of our own kube-scheduler in the pod. Outside of a container there is no in-cluster configuration,
+    /// and no network of the pod in which to bind.
+    ///
+    /// # Errors
+    /// The pod has no kube-scheduler, or its configuration can't be written.
+    pub async fn kube_scheduler(&self, plane: &ControlPlane) -> Result<ProcessSpec> {
+        let file = self.volume("kube-scheduler")?.join("kube-scheduler.yaml");
+        let config = std::fs::read_to_string(&file).context("can't read the configuration")?;
+        let kubeconfig = self.kubeconfig.display();
+        std::fs::write(&file, format!("{config}\nclientConnection:\n  kubeconfig: {kubeconfig}\n"))
+            .context("can't write the configuration")?;
+        let spec = self.process(plane, "kube-scheduler").await?;
+        Ok(spec.arg(format!("--bind-address={}", self.address)))
+    }
+
     /// The folder of the volume with this name.
     ///
     /// # Errors
     /// There is no such volume.
     pub fn volume(&self, name: &str) -> Result<&Path> {
         Ok(self.volumes.get(name).with_context(|| format!("{} has no volume {name}", self.name))?)
-    }
-
-    /// Path of the pod's kubeconfig.
-    #[must_use]
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
     }
 
     fn program(&self, plane: &ControlPlane, image: &str) -> Result<PathBuf> {
@@ -197,9 +208,14 @@ fn mounted(text: &str, mounts: &BTreeMap<String, PathBuf>) -> String {
     let below =
         |mount: &str| path.strip_prefix(mount).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let found = mounts.iter().rev().find_map(|(mount, folder)| Some((folder, below(mount)?)));
+    // A folder that has mounts below it is where they are, if they are at the same places on the node.
+    let above = || {
+        let (mount, folder) = mounts.iter().find(|(mount, _)| mount.starts_with(&format!("{path}/")))?;
+        folder.to_str()?.strip_suffix(mount.strip_prefix(path)?)
+    };
     match found {
         Some((folder, rest)) => format!("{before}{}{rest}", folder.display()),
-        None => text.to_owned(),
+        None => above().map_or_else(|| text.to_owned(), |folder| format!("{before}{folder}")),
     }
 }
 
@@ -235,11 +251,17 @@ mod tests {
 
     #[test]
     fn paths_are_where_their_mounts_are() {
-        let mounts = [("/run/fpga", "/tmp/n1/a"), ("/tmp", "/tmp/n1/b"), ("/bitstreams", "/x")];
+        let mounts = [
+            ("/run/fpga", "/tmp/n1/a"),
+            ("/tmp", "/tmp/n1/b"),
+            ("/bitstreams", "/x"),
+            ("/var/a/b", "/tmp/n1/var/a/b"),
+        ];
         let mounts = mounts.map(|(mount, folder)| (mount.to_owned(), PathBuf::from(folder))).into();
         for (text, expected) in [
             ("--listen=unix:/run/fpga/dm0.sock", "--listen=unix:/tmp/n1/a/dm0.sock"),
             ("--bitstreams=/bitstreams", "--bitstreams=/x"),
+            ("--dir=/var/a", "--dir=/tmp/n1/var/a"),
             ("/tmp", "/tmp/n1/b"),
             ("/bitstreams-of-others", "/bitstreams-of-others"),
             ("http://10.0.0.1:9461", "http://10.0.0.1:9461"),

@@ -116,11 +116,11 @@ fn mend_labels(facts: &Facts) -> &'static str {
     match facts.collectors.found().map(|collectors| collectors.labelling) {
         Some(Labelling::ByCollectors) => {
             "Collectors are told to label their nodes (--label-node), and don't: is the policy that lets them applied \
-             (kubectl apply -k manifests/overlays/label-node), and do all boards of the node agree? The collector's log says."
+             (collector.labelNode of the chart), and do all boards of the node agree? The collector's log says."
         }
         Some(Labelling::ByPeople) | None => {
             "kubectl label node NODE fpga-scheduling.io/fpga-vendor=VENDOR, or let collectors do it: \
-             kubectl apply -k manifests/overlays/label-node."
+             manifests/values/label-node.yaml."
         }
     }
 }

@@ -84,7 +84,7 @@ fn bitstreams_are_listed_with_the_boards_that_they_are_valid_for() {
 #[test]
 fn the_file_that_the_manifests_bring_and_the_one_in_the_help_say_the_defaults_but_for_the_weights_that_did_best()
  {
-    let shipped = include_str!("../../../../manifests/base/extender/extender.yaml");
+    let shipped = include_str!("../../../../manifests/chart/extender.yaml");
     let mut shipped = parse(shipped).unwrap().policy().unwrap();
     assert_eq!(shipped.rules.weights.to_string(), "0.5-2-2-1-0-0");
     shipped.rules.weights = Weights::default();

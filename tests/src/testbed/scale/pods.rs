@@ -16,6 +16,8 @@ pub enum Kind {
     FpgaWithoutAffinity,
     /// The same, and the board is of kind [`BOARD`].
     FpgaOfKind,
+    /// A board by the resource alone: what a pod's author writes where nodes advertise it.
+    OneLine,
     /// A board by label and node affinity, without the resource, as in the label-only wiring.
     FpgaByLabel,
     /// No board.
@@ -33,7 +35,9 @@ impl Kind {
         if self == Self::Ordinary {
             return pod;
         }
-        pod["metadata"]["labels"]["fpga-scheduling.io/fpga-vendor"] = json!(VENDOR);
+        if self != Self::OneLine {
+            pod["metadata"]["labels"]["fpga-scheduling.io/fpga-vendor"] = json!(VENDOR);
+        }
         pod["metadata"]["annotations"] = json!({"fpga-scheduling.io/bitstreams": BITSTREAM});
         if self != Self::FpgaByLabel {
             let one = json!({"fpga-scheduling.io/accelerated": "1"});

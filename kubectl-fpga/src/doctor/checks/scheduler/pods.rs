@@ -19,18 +19,12 @@ pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
     let ours = extender.managed().iter().find(|resource| resource.name == ACCELERATED_RESOURCE);
     let mut findings = Vec::new();
     match ours {
-        Some(resource) if !resource.ignored_by_scheduler => findings.push(Finding::problem(
-            CHECK,
-            format!("ignoredByScheduler is not true for {ACCELERATED_RESOURCE}"),
-            "No node advertises the resource: no pod that requests it is ever placed.",
-            "Set ignoredByScheduler: true.",
-        )),
         Some(_) => {}
         None if !extender.managed().is_empty() => findings.push(Finding::problem(
             CHECK,
             format!("managedResources has no {ACCELERATED_RESOURCE}"),
             "FPGA pods are not sent to the extender: they go anywhere.",
-            format!("Add {{name: {ACCELERATED_RESOURCE}, ignoredByScheduler: true}} to managedResources."),
+            format!("Add {{name: {ACCELERATED_RESOURCE}}} to managedResources."),
         )),
         None if !extender.ignorable => findings.push(Finding::problem(
             CHECK,

@@ -19,7 +19,7 @@ fn nodes_that_can_not_be_judged_are_found() {
     assert!(mend(&unlabelled).starts_with("kubectl label node"));
     let told = Collectors { labelling: Labelling::ByCollectors, ..mk_collectors(&["n1", "n2"]) };
     let told = Facts { collectors: Looked::Found(told), ..unlabelled };
-    assert!(mend(&told).contains("overlays/label-node") && mend(&told).contains("and don't"));
+    assert!(mend(&told).contains("collector.labelNode") && mend(&told).contains("and don't"));
     let no_board = |node: &mut Node| {
         node.state = State::Known(Box::new(NodeState { devices: Vec::new(), ..mk_state() }));
     };

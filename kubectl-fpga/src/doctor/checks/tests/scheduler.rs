@@ -104,12 +104,6 @@ fn whole_nodes_and_long_calls_are_found() {
 fn pods_that_are_not_sent_or_never_fit_are_found() {
     let check = "managed resource";
     only(
-        &with_config("ignoredByScheduler: true", "ignoredByScheduler: false"),
-        Severity::Problem,
-        check,
-        "is not true",
-    );
-    only(
         &with_config("fpga-scheduling.io/accelerated", "example.com/gpu"),
         Severity::Problem,
         check,

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Renders the chart (manifests/chart) with the values of manifests/values into manifests/rendered: what `kubectl apply` takes where
+# Helm is not wanted. A test compares them with the chart.
+#
+#   hack/manifests.sh [DIR]    into another folder
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. hack/lib.sh
+
+readonly out=${1:-manifests/rendered}
+readonly helm=build/helm/helm
+[ -x $helm ] || fail "$helm is missing. Run: make helm"
+# The newest version of Kubernetes that is tested (hack/control-plane.sh).
+kubernetes=$(sed -n 's/^readonly version=//p' hack/control-plane.sh)
+readonly kubernetes
+
+# render NAME VALUES-FILE ...
+render() {
+    local name=$1 values=() file
+    shift
+    for file in "$@"; do values+=(--values "manifests/values/$file.yaml"); done
+    {
+        echo "# Made by hack/manifests.sh from manifests/chart with manifests/values/{$(IFS=,; echo "$*")}.yaml: change those."
+        $helm template kube-fpga manifests/chart --namespace kube-fpga --kube-version "$kubernetes" "${values[@]}" \
+            --no-hooks --set namespace.create=true,certificates.mode=script
+    } >"$out/$name.yaml"
+}
+
+mkdir -p "$out"
+render pocl pocl
+render label-node label-node
+render cluster-scheduler pocl cluster-scheduler

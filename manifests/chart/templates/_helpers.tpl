@@ -1,0 +1,100 @@
+{{/* Labels of every object. */}}
+{{- define "labels" -}}
+app.kubernetes.io/part-of: kube-fpga
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* An image of ours: (dict "root" $ "name" NAME). */}}
+{{- define "image" -}}
+{{- with .root.Values.images }}{{ with .registry }}{{ . }}/{{ end }}kube-fpga/{{ $.name }}:{{ .tag }}{{ end }}
+{{- end }}
+
+{{/* The pull secrets of a pod. */}}
+{{- define "pullSecrets" -}}
+{{- with .Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Tolerations of what runs on nodes with boards. */}}
+{{- define "tolerations" -}}
+- key: {{ .Values.nodes.taint }}
+  operator: Exists
+{{- with .Values.nodes.tolerations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Annotations for a Prometheus that looks for them: (dict "root" $ "port" PORT). */}}
+{{- define "scrape" -}}
+{{- if .root.Values.monitoring.annotations }}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ .port | quote }}
+{{- end }}
+{{- end }}
+
+{{/* What a container may not. */}}
+{{- define "restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* The resources that mean that a pod is ours. */}}
+{{- define "resources" -}}
+{{- $names := list "fpga-scheduling.io/accelerated" }}
+{{- range .Values.scheduler.vendorResources }}{{ $names = append $names (printf "fpga-scheduling.io/%s" .) }}{{ end }}
+{{- toJson $names }}
+{{- end }}
+
+{{/* kube-scheduler's version. */}}
+{{- define "kubeSchedulerVersion" -}}
+{{- .Values.scheduler.version | default (regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+
+{{/* How many percent of all nodes make 300, and 100 percent in clusters of up to 300 nodes or of unknown size. */}}
+{{- define "percentageOfNodesToScore" -}}
+{{- if gt (int .Values.scheduler.nodes) 300 }}{{ div (add 30000 (int .Values.scheduler.nodes) -1) (int .Values.scheduler.nodes) }}{{ else }}100{{ end }}
+{{- end }}
+
+{{/* The name of the extender's Service, for certificates. */}}
+{{- define "extenderHost" -}}fpga-scheduler-extender.{{ .Release.Namespace }}.svc{{- end }}
+
+{{/* Where collectors and node plugins run. */}}
+{{- define "nodesWithBoards" -}}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions:
+            - key: {{ .Values.nodes.label }}
+              operator: Exists
+tolerations:
+  {{- include "tolerations" . | nindent 2 }}
+{{- end }}
+
+{{/*
+Whom a policy binds: who has the role of our collectors or node plugins, by whatever name, in whatever namespace. The role holds a
+right that means nothing else; administrators, who hold all rights, may also delete the objects. (dict "right" RIGHT "object" RESOURCE)
+*/}}
+{{- define "isBound" -}}
+authorizer.group("fpga-scheduling.io").resource({{ .right | quote }}).check("bind-to-node").allowed()
+&& !authorizer.group("").resource({{ .object | quote }}).check("delete").allowed()
+{{- end }}
+
+{{/* Lists of an object's metadata that a policy keeps as they are. */}}
+{{- define "keepsMetadata" -}}
+{{- range $index, $list := . }}{{ if $index }}
+&& {{ end }}(has(object.metadata.{{ $list }}) ? object.metadata.{{ $list }} : []) == (has(oldObject.metadata.{{ $list }}) ? oldObject.metadata.{{ $list }} : []){{ end }}
+{{- end }}
+
+{{/* CEL: whether one of the containers in a list asks for a board. (dict "list" EXPRESSION "resources" JSON-LIST) */}}
+{{- define "asksForBoard" -}}
+{{ .list }}.exists(c, has(c.resources) && (
+  has(c.resources.limits) && c.resources.limits.exists(k, k in {{ .resources }})
+  || has(c.resources.requests) && c.resources.requests.exists(k, k in {{ .resources }})))
+{{- end }}
