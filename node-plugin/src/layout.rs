@@ -78,7 +78,11 @@ impl Layout {
     /// group.
     fn make_for_managers(&self, folder: &Path, of_root: u32, of_group: u32) -> io::Result<()> {
         let Some(gid) = self.managers_gid else { return make_folder(folder, of_root) };
-        make_folder(folder, PRIVATE)?;
+        // A folder that is there keeps its mode until it has the right one: containers use it.
+        match DirBuilder::new().mode(PRIVATE).create(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         chown(folder, None, Some(gid))?;
         fs::set_permissions(folder, Permissions::from_mode(of_group))
     }

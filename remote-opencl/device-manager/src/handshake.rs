@@ -5,7 +5,7 @@
 //! has tokens, each session has to show one and belongs to that token's tenant.
 
 use crate::peer::Peer;
-use crate::tokens::Tokens;
+use crate::tokens::{Tokens, Validity};
 use fpga_board::dispatch::Tenant;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
@@ -57,6 +57,8 @@ pub struct Admitted {
     pub resumable: bool,
     /// Tenant of the session.
     pub tenant: Tenant,
+    /// How long the proof of the tenant counts.
+    pub validity: Validity,
     /// The session's access to its tenant's account.
     pub account: Account,
     /// Budget of bytes that the client may make the manager hold.
@@ -71,24 +73,24 @@ pub struct Admitted {
 }
 
 impl Access {
-    /// The tenant that a connection and a token prove; `None` if they prove none.
+    /// The tenant that a connection and a token prove, and how long the proof counts; `None` if they prove none.
     #[must_use]
-    pub fn tenant(&self, peer: &Peer, token: &str) -> Option<Tenant> {
+    pub fn prove(&self, peer: &Peer, token: &str) -> Option<(Tenant, Validity)> {
         match self {
-            Self::Connection => Some(peer.tenant()),
-            Self::TokenOrConnection(_) if token.is_empty() => Some(peer.tenant()),
-            Self::Token(tokens) | Self::TokenOrConnection(tokens) => tokens.tenant(token),
+            Self::Connection => Some((peer.tenant(), Validity::always())),
+            Self::TokenOrConnection(_) if token.is_empty() => Some((peer.tenant(), Validity::always())),
+            Self::Token(tokens) | Self::TokenOrConnection(tokens) => tokens.prove(token),
         }
     }
 
-    /// As [`Self::tenant`], for a session that begins: a token that is unknown may be a new one.
-    async fn tenant_of_hello(&self, peer: &Peer, token: &str) -> Option<Tenant> {
-        match (self.tenant(peer, token), self) {
+    /// As [`Self::prove`], for a session that begins: a token that is unknown may be a new one.
+    async fn prove_hello(&self, peer: &Peer, token: &str) -> Option<(Tenant, Validity)> {
+        match (self.prove(peer, token), self) {
             (None, Self::Token(tokens) | Self::TokenOrConnection(tokens)) if !token.is_empty() => {
                 tokens.read_again().await;
-                self.tenant(peer, token)
+                self.prove(peer, token)
             }
-            (tenant, _) => tenant,
+            (proved, _) => proved,
         }
     }
 }
@@ -117,7 +119,7 @@ pub async fn shake_hands(
              matching versions"
         )));
     }
-    let Some(tenant) = access.tenant_of_hello(peer, &token).await else {
+    let Some((tenant, validity)) = access.prove_hello(peer, &token).await else {
         shared.config.metrics.access_refusals.inc();
         return Err(Status::unauthenticated(if token.is_empty() {
             "this device manager wants a token; name a file with it in FPGA_TOKEN_FILE, or ask for the resource \
@@ -144,5 +146,5 @@ pub async fn shake_hands(
         ));
     };
     let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-    Ok(Handshake::New(Admitted { resumable, tenant, account, budget, client, pid, counted }))
+    Ok(Handshake::New(Admitted { resumable, tenant, validity, account, budget, client, pid, counted }))
 }

@@ -173,7 +173,7 @@ async fn watch_settings(manager: Arc<Manager>) {
                 Ok(false) => tokens_said = None,
                 Ok(true) => tracing::info!(tokens = tokens.len(), "Tokens have changed"),
                 Err(error) => {
-                    refused(metrics, &mut tokens_said, error.to_string(), "Tokens stay as they are");
+                    refused(metrics, &mut tokens_said, error.to_string(), "Some tokens can't be used");
                 }
             }
         }

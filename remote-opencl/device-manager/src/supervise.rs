@@ -6,8 +6,8 @@
 
 mod discovery;
 mod exposition;
+mod limits;
 mod manager;
-mod memory;
 mod plan;
 mod probe;
 mod server;
@@ -101,8 +101,8 @@ pub struct SuperviseArgs {
     #[command(flatten)]
     log: LogArgs,
 
-    /// Further arguments of `serve` for each manager. By default --isolate process, and each manager's share of the
-    /// memory.
+    /// Further arguments of `serve` for each manager. By default --isolate process, --policy drr, and
+    /// limits by each manager's share of the memory.
     #[arg(last = true, value_name = "SERVE ARGUMENTS")]
     arguments: Vec<OsString>,
 }
@@ -230,10 +230,10 @@ impl Supervisor {
         info!(board = board.name, device = %board.device, "A board was found");
         let name = board.name.clone();
         self.common.statuses.add(&name, self.common.metrics(&name));
-        let mut memory = memory::flags(managers);
-        memory.retain(|(flag, _)| !self.common.arguments.iter().any(|argument| is_flag(argument, flag)));
+        let mut limits = limits::flags(managers);
+        limits.retain(|(flag, _)| !is_said(&self.common.arguments, flag));
         let (phase, of_keeper) = watch::channel(Phase::Serve);
-        let keeper = tokio::spawn(keep(board, Arc::clone(&self.common), memory, of_keeper));
+        let keeper = tokio::spawn(keep(board, Arc::clone(&self.common), limits, of_keeper));
         self.kept.insert(name, Kept { phase, keeper, missed: 0 });
     }
 
@@ -282,14 +282,23 @@ fn check_arguments(arguments: &[OsString]) -> anyhow::Result<()> {
     crate::serve::check(arguments).context("the arguments after `--`")
 }
 
-/// The arguments of all managers: tenants have processes of their own unless the arguments say otherwise.
+/// Whether the arguments have this flag, or the environment has its variable.
+fn is_said(arguments: &[OsString], flag: &str) -> bool {
+    let variable = format!("FPGA_{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase());
+    arguments.iter().any(|argument| is_flag(argument, flag)) || std::env::var_os(variable).is_some()
+}
+
+/// The arguments of all managers: tenants have processes of their own, and turns by device time, unless the arguments
+/// say otherwise.
 fn with_defaults(mut arguments: Vec<OsString>, log: &LogArgs) -> Vec<OsString> {
-    let says = |flag: &str| arguments.iter().any(|argument| is_flag(argument, flag));
     let mut defaults = Vec::new();
-    if !says("--isolate") && std::env::var_os("FPGA_ISOLATE").is_none() {
-        defaults.extend(["--isolate", "process"].map(OsString::from));
+    for [flag, value] in [["--isolate", "process"], ["--policy", "drr"]] {
+        if !is_said(&arguments, flag) {
+            defaults.extend([flag, value].map(OsString::from));
+        }
     }
-    if !says("--log") && !says("--log-format") {
+    if !["--log", "--log-format"].iter().any(|flag| arguments.iter().any(|argument| is_flag(argument, flag)))
+    {
         defaults.extend(log.to_arguments().map(OsString::from));
     }
     defaults.append(&mut arguments);

@@ -14,6 +14,7 @@ use fpga_session::settings::Current;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Maximum number of bytes of the file that are read.
@@ -35,10 +36,28 @@ pub struct TenantArgs {
     #[arg(long, env = "FPGA_AGEING", default_value = "100ms", value_parser = duration::parse)]
     pub ageing: Duration,
 
+    /// Quota of a tenant, as far as --tenants gives it none: for example
+    /// `memory=2GiB,sessions=64,buffers=65536,programs=1024,queued-tasks=16384,upload=1GiB` [default: no limits but
+    /// 256 sessions, 65536 tasks, and uploads of 4GiB].
+    #[arg(long, env = "FPGA_DEFAULT_QUOTA", value_name = "LIMIT=VALUE,...")]
+    pub default_quota: Option<DefaultQuota>,
+
     /// File with policy, shares and quotas of tenants (JSON), read again when it changes.
     #[arg(long, env = "FPGA_TENANTS", value_name = "FILE")]
     pub tenants: Option<PathBuf>,
 }
+
+/// A quota in the syntax of `--default-quota`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultQuota(Quota);
+
+/// The text is not a [`DefaultQuota`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no quota; write for example `memory=2GiB,sessions=64`; the limits are memory and upload (sizes), \
+     buffers, programs, queued-tasks and sessions (numbers)"
+)]
+pub struct InvalidQuota(String);
 
 /// The reason why a file can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -123,10 +142,34 @@ impl TryFrom<String> for Size {
     }
 }
 
-impl<'de, T: std::str::FromStr<Err: std::fmt::Display>> Deserialize<'de> for Text<T> {
+impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl FromStr for DefaultQuota {
+    type Err = InvalidQuota;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidQuota(text.to_owned());
+        let mut quota = Quota::default();
+        for limit in text.split(',') {
+            let (name, value) = limit.split_once('=').ok_or_else(invalid)?;
+            let size = || size::parse(value).map_err(|_| invalid());
+            let number = || value.parse().map_err(|_| invalid());
+            match name {
+                "memory" => quota.memory = size()?,
+                "upload" => quota.upload = size()?,
+                "buffers" => quota.buffers = number()?,
+                "programs" => quota.programs = number()?,
+                "queued-tasks" => quota.queued_tasks = number()?,
+                "sessions" => quota.sessions = number()?,
+                _ => return Err(invalid()),
+            }
+        }
+        Ok(Self(quota))
     }
 }
 
@@ -143,7 +186,8 @@ impl TenantArgs {
             default: Share::default(),
             tenants: BTreeMap::new(),
         };
-        let base = Current { rules, ..Current::default() };
+        let default_quota = self.default_quota.map_or_else(Quota::default, |DefaultQuota(quota)| quota);
+        let base = Current { rules, default_quota, ..Current::default() };
         match &self.tenants {
             None => Ok(base),
             Some(path) => {
@@ -222,7 +266,26 @@ mod tests {
             policy: DispatchPolicy::Fifo,
             quantum: Duration::from_millis(1),
             ageing: Duration::from_millis(100),
+            default_quota: None,
             tenants: file,
+        }
+    }
+
+    #[test]
+    fn a_quota_of_flags_is_that_of_tenants_of_which_the_file_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tenants.json");
+        let text =
+            r#"{"default": {"quota": {"buffers": 10}}, "tenants": {"shop": {"quota": {"sessions": 2}}}}"#;
+        std::fs::write(&path, text).unwrap();
+        let default_quota = Some("memory=2GiB,sessions=64,buffers=9".parse().unwrap());
+        let current = TenantArgs { default_quota, ..args(Some(path)) }.read().unwrap();
+        let of = |name: &str| current.quota(&Tenant::new(name));
+        assert_eq!((of("mill").memory, of("mill").sessions, of("mill").buffers), (2 << 30, 64, 10));
+        assert_eq!((of("shop").memory, of("shop").sessions, of("shop").buffers), (2 << 30, 2, 10));
+        for text in ["", "memory", "memory=12", "sessions=-1", "colour=1"] {
+            let error = text.parse::<DefaultQuota>().unwrap_err().to_string();
+            assert!(error.contains("`memory=2GiB,sessions=64`"), "{error}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tokens that prove a tenant. A folder has one file for each tenant, with the tenant's name and the token as
 //! content, like a mounted Kubernetes Secret; or a folder for each tenant, with a token in each file, as the node plugin
-//! writes it. It is read again when it changes, and when a token is unknown, so that a new token counts at once.
+//! writes it. It is read again when it changes, and when a token is unknown, so that a new token counts at once. A
+//! token whose file has gone ends the sessions that showed it.
 //!
 //! Only the digests of tokens are stored and looked up, so the duration of a comparison reveals nothing about a
 //! token.
@@ -17,6 +18,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 /// Minimum time between two readings for unknown tokens: wrong tokens cost the manager little.
@@ -28,9 +30,30 @@ const LENGTHS: RangeInclusive<usize> = token_file::MIN_BYTES..=MAX_TOKEN_BYTES;
 #[derive(Debug, Clone)]
 pub struct Tokens {
     folder: PathBuf,
-    known: Arc<Mutex<HashMap<Digest, Tenant>>>,
+    known: Arc<Mutex<HashMap<Digest, Known>>>,
     /// Time of the last reading for an unknown token.
     read_again_at: Arc<tokio::sync::Mutex<Option<Instant>>>,
+}
+
+/// A token that counts.
+#[derive(Debug)]
+struct Known {
+    tenant: Tenant,
+    /// The receivers find the channel closed when the token does not count any more.
+    validity: watch::Sender<()>,
+}
+
+/// How long the proof of a tenant counts.
+#[derive(Debug, Clone)]
+pub struct Validity(Option<watch::Receiver<()>>);
+
+/// The tokens of a folder.
+#[derive(Debug, Default)]
+struct Reading {
+    /// The tenant of each token; `None` for a token of several tenants, which does not count.
+    tenants: HashMap<Digest, Option<Tenant>>,
+    /// The first file that can't be used. Its token does not count, and others do.
+    unusable: Option<TokensError>,
 }
 
 /// The reason why tokens can't be used.
@@ -65,6 +88,23 @@ pub enum TokensError {
     Twice(PathBuf),
 }
 
+impl Validity {
+    /// A proof that counts for ever.
+    #[must_use]
+    pub fn always() -> Self {
+        Self(None)
+    }
+
+    /// Waits until the proof does not count any more.
+    pub async fn ended(&mut self) {
+        match &mut self.0 {
+            // Nothing is sent: the only change is the end of the channel.
+            Some(token) => while token.changed().await.is_ok() {},
+            None => std::future::pending().await,
+        }
+    }
+}
+
 impl Tokens {
     /// Reads the folder.
     ///
@@ -80,13 +120,22 @@ impl Tokens {
     /// Reads the folder again. Returns whether a token has changed.
     ///
     /// # Errors
-    /// [`TokensError`], if a file can't be read or is not valid. The previous tokens stay then.
+    /// [`TokensError`]: the folder can't be read, and the previous tokens stay; or a file can't be used, and the tokens
+    /// of the others count.
     pub fn reload(&self) -> Result<bool, TokensError> {
-        let new = read_folder(&self.folder)?;
+        let Reading { tenants, unusable } = read_folder(&self.folder)?;
         let mut known = self.known.lock();
-        let changed = *known != new;
-        *known = new;
-        Ok(changed)
+        let before = known.len();
+        known.retain(|token, known| tenants.get(token).and_then(Option::as_ref) == Some(&known.tenant));
+        let mut changed = known.len() != before;
+        for (token, tenant) in tenants {
+            let Some(tenant) = tenant else { continue };
+            known.entry(token).or_insert_with(|| {
+                changed = true;
+                Known { tenant, validity: watch::Sender::new(()) }
+            });
+        }
+        unusable.map_or(Ok(changed), Err)
     }
 
     /// Reads the folder again for a token that is unknown. Callers at the same time share one reading.
@@ -103,14 +152,16 @@ impl Tokens {
         let _ = self.reload();
     }
 
-    /// The tenant with this token.
+    /// The tenant with this token, and how long the token counts.
     #[must_use]
-    pub fn tenant(&self, token: &str) -> Option<Tenant> {
+    pub fn prove(&self, token: &str) -> Option<(Tenant, Validity)> {
         let token = token.trim();
         if !LENGTHS.contains(&token.len()) {
             return None;
         }
-        self.known.lock().get(&digest_of(token.as_bytes())).cloned()
+        let known = self.known.lock();
+        let known = known.get(&digest_of(token.as_bytes()))?;
+        Some((known.tenant.clone(), Validity(Some(known.validity.subscribe()))))
     }
 
     /// Number of tokens.
@@ -120,9 +171,23 @@ impl Tokens {
     }
 }
 
-fn read_folder(folder: &Path) -> Result<HashMap<Digest, Tenant>, TokensError> {
-    let mut known = HashMap::new();
+/// Reads a folder of tokens.
+///
+/// # Errors
+/// The folder itself can't be read.
+fn read_folder(folder: &Path) -> Result<Reading, TokensError> {
+    let mut reading = Reading::default();
     for path in visible_files(folder)? {
+        if let Err(error) = reading.add_tenant(path) {
+            reading.unusable.get_or_insert(error);
+        }
+    }
+    Ok(reading)
+}
+
+impl Reading {
+    /// Adds the tokens of a tenant's file or folder, as far as they can be used.
+    fn add_tenant(&mut self, path: PathBuf) -> Result<(), TokensError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.contains(':') {
             return Err(TokensError::Name(path));
@@ -130,13 +195,22 @@ fn read_folder(folder: &Path) -> Result<HashMap<Digest, Tenant>, TokensError> {
         let tenant = Tenant::new(&name);
         let files = if path.is_dir() { visible_files(&path)? } else { vec![path] };
         for file in files {
-            let Some(token) = read_token(&file)? else { continue };
-            if known.insert(token, tenant.clone()).is_some() {
-                return Err(TokensError::Twice(file));
+            match read_token(&file) {
+                Ok(None) => {}
+                Ok(Some(token)) => {
+                    let twice = self.tenants.contains_key(&token);
+                    self.tenants.insert(token, (!twice).then(|| tenant.clone()));
+                    if twice {
+                        self.unusable.get_or_insert(TokensError::Twice(file));
+                    }
+                }
+                Err(error) => {
+                    self.unusable.get_or_insert(error);
+                }
             }
         }
+        Ok(())
     }
-    Ok(known)
 }
 
 /// The entries of a folder. Kubernetes keeps the content of mounted volumes in folders whose names begin with a dot,
@@ -171,6 +245,10 @@ fn unreadable(path: &Path, source: io::Error) -> TokensError {
 mod tests {
     use super::*;
 
+    fn tenant(tokens: &Tokens, token: &str) -> Option<Tenant> {
+        tokens.prove(token).map(|(tenant, _)| tenant)
+    }
+
     #[test]
     fn a_token_names_its_tenant_until_the_folder_says_otherwise() {
         let folder = tempfile::tempdir().unwrap();
@@ -178,14 +256,14 @@ mod tests {
         write("alice", "0123456789abcdef\n");
         write(".hidden", "x");
         let tokens = Tokens::read(folder.path()).unwrap();
-        assert_eq!(tokens.tenant("0123456789abcdef"), Some(Tenant::new("alice")));
-        assert_eq!(tokens.tenant("0123456789abcdee"), None);
-        assert_eq!((tokens.tenant(""), tokens.tenant("x")), (None, None));
+        assert_eq!(tenant(&tokens, "0123456789abcdef"), Some(Tenant::new("alice")));
+        assert_eq!(tenant(&tokens, "0123456789abcdee"), None);
+        assert_eq!((tenant(&tokens, ""), tenant(&tokens, "x")), (None, None));
         write("alice", "fedcba9876543210");
         assert!(tokens.reload().unwrap());
         assert!(!tokens.reload().unwrap());
-        assert_eq!(tokens.tenant("0123456789abcdef"), None);
-        assert_eq!(tokens.tenant("fedcba9876543210"), Some(Tenant::new("alice")));
+        assert_eq!(tenant(&tokens, "0123456789abcdef"), None);
+        assert_eq!(tenant(&tokens, "fedcba9876543210"), Some(Tenant::new("alice")));
     }
 
     #[tokio::test]
@@ -198,11 +276,11 @@ mod tests {
             std::fs::write(shop.join(name), token).unwrap();
         }
         tokens.read_again().await;
-        assert_eq!(tokens.tenant("0123456789abcdef"), Some(Tenant::new("shop")));
-        assert_eq!(tokens.tenant("fedcba9876543210"), Some(Tenant::new("shop")));
+        assert_eq!(tenant(&tokens, "0123456789abcdef"), Some(Tenant::new("shop")));
+        assert_eq!(tenant(&tokens, "fedcba9876543210"), Some(Tenant::new("shop")));
         std::fs::remove_file(shop.join("a1")).unwrap();
         tokens.read_again().await;
-        assert_eq!((tokens.tenant("0123456789abcdef"), tokens.len()), (None, 1));
+        assert_eq!((tenant(&tokens, "0123456789abcdef"), tokens.len()), (None, 1));
     }
 
     #[test]
@@ -214,5 +292,35 @@ mod tests {
             let error = Tokens::read(folder.path()).unwrap_err().to_string();
             assert!(error.contains(folder.path().to_str().unwrap()), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_token_counts_until_its_file_has_gone_also_where_another_file_can_not_be_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, token: &str| std::fs::write(folder.path().join(name), token).unwrap();
+        write("alice", "0123456789abcdef");
+        write("bob", "fedcba9876543210");
+        let tokens = Tokens::read(folder.path()).unwrap();
+        let (_, mut of_alice) = tokens.prove("0123456789abcdef").unwrap();
+        let (_, mut of_bob) = tokens.prove("fedcba9876543210").unwrap();
+        std::fs::remove_file(folder.path().join("alice")).unwrap();
+        write("carol", "short");
+        let error = tokens.reload().unwrap_err().to_string();
+        assert!(error.contains("carol"), "{error}");
+        of_alice.ended().await;
+        assert_eq!(tenant(&tokens, "0123456789abcdef"), None);
+        assert_eq!(tenant(&tokens, "fedcba9876543210"), Some(Tenant::new("bob")));
+        let of_bob = tokio::time::timeout(Duration::ZERO, of_bob.ended());
+        assert!(of_bob.await.is_err(), "bob's token counts");
+    }
+
+    #[test]
+    fn a_token_of_two_tenants_is_nobodys() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("alice"), "0123456789abcdef").unwrap();
+        let tokens = Tokens::read(folder.path()).unwrap();
+        std::fs::write(folder.path().join("bob"), "0123456789abcdef").unwrap();
+        assert!(matches!(tokens.reload(), Err(TokensError::Twice(_))));
+        assert_eq!(tenant(&tokens, "0123456789abcdef"), None);
     }
 }

@@ -35,6 +35,8 @@ pub enum Input {
     Built(Box<v1::Reply>, Option<Arc<Laid>>),
     /// The decision whether a program may be made of its bitstreams.
     Decided(Box<Waiting>, Result<(), ReconfigurationRefusal>),
+    /// The proof of the session's tenant does not count any more.
+    Revoked,
 }
 
 /// The sending side of a session's inputs.

@@ -51,6 +51,8 @@ const MAX_ROUND: usize = 256;
 /// Error for a client that reads no messages.
 pub const READS_NOTHING: &str = "the client reads nothing, and the device manager can hold no more for it";
 /// Error for sessions that are open when the manager ends.
+/// The message of a session that ends because its token was revoked.
+pub const REVOKED: &str = "the token of this session was revoked";
 const LAST_STATUS: &str =
     "the device manager ends, and does not wait for sessions longer than its --drain-timeout";
 /// Error for a client that does not continue a transfer while others wait for memory.
@@ -113,6 +115,7 @@ pub struct Session {
     /// Reports that have not been sent to the client.
     reports: Vec<Report>,
     ring: Ring,
+    proof: Proof,
     closed: Closed,
 }
 
@@ -161,6 +164,13 @@ pub struct Who {
     pub account: Account,
     /// Where the client is.
     pub locality: Locality,
+}
+
+/// Whether the proof of the session's tenant still counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    Good,
+    Revoked,
 }
 
 /// Whether the cleanup of the session is done.
@@ -238,6 +248,7 @@ impl Session {
             asker,
             reports: Vec::new(),
             ring: Ring::None,
+            proof: Proof::Good,
             closed: Closed::No,
             shared,
         };
@@ -413,6 +424,11 @@ impl Session {
             }
             if let Some(violation) = self.violation.take() {
                 return Some(violation.status());
+            }
+            if self.proof == Proof::Revoked {
+                // As above, the status does not wait for tasks.
+                self.outgoing.end(Status::unauthenticated(REVOKED));
+                return None;
             }
             self.tell();
         }

@@ -355,6 +355,7 @@ fn handle(
                 shared.router.send(SessionId(session), Input::FdChannel(FdChannel::of(fd)));
             }
         }
+        ToTenant::Revoked { session } => shared.router.send(SessionId(session), Input::Revoked),
         ToTenant::Granted(granted) => {
             // No session of this process has the id 0, so the router delivers the grant to the task's session
             // or returns it.

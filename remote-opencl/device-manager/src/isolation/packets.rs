@@ -48,6 +48,11 @@ pub enum ToTenant {
         /// Id of the session.
         session: u64,
     },
+    /// The token of the session was revoked: the session ends.
+    Revoked {
+        /// Id of the session.
+        session: u64,
+    },
     /// A task may start.
     Granted(Granted),
     /// The answer to a question: whether the process may reconfigure the device, hold bytes, or build.

@@ -5,6 +5,7 @@
 //! byte in between, which is the type of the frame. If the client is slow, the relay stops reading the link,
 //! and so the process waits.
 
+use super::packets::ToTenant;
 use super::pool::TenantProcesses;
 use super::tenant_process::pass_on;
 use crate::handshake::Admitted;
@@ -18,7 +19,7 @@ use fpga_session::locality::Locality;
 use fpga_session::outgoing::{Outgoing, Said};
 use fpga_session::router::Inbox;
 use fpga_session::segments::Key;
-use fpga_session::session::{READS_NOTHING, Shared};
+use fpga_session::session::{READS_NOTHING, REVOKED, Shared};
 use prost::Message as _;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -166,7 +167,7 @@ pub async fn run(
     outgoing: Outgoing,
     client: impl Incoming,
 ) {
-    let Admitted { tenant, account, budget, .. } = admitted;
+    let Admitted { tenant, account, budget, mut validity, .. } = admitted;
     let session = shared.config.dispatcher.new_session();
     let (sender, mut inputs) = unbounded_channel();
     let inbox = Inbox::new(sender);
@@ -187,7 +188,16 @@ pub async fn run(
     let (from_process, to_process) = link.into_split();
     let last = {
         let abandoned = async {
-            downwards(client, to_process, &outgoing).await;
+            {
+                let relayed = downwards(client, to_process, &outgoing);
+                tokio::select! {
+                    () = relayed => {}
+                    () = validity.ended() => {
+                        outgoing.end(Status::unauthenticated(REVOKED));
+                        process.tell(&ToTenant::Revoked { session: session.0 });
+                    }
+                }
+            }
             // The session may be building, which takes no slot and may last long.
             loop {
                 tokio::time::sleep(shared.config.abandoned_grace).await;

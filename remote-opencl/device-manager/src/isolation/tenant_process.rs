@@ -216,7 +216,7 @@ impl TenantProcess {
     }
 
     /// Sends a packet to the process, and retires the process if it does not read its packets.
-    pub(super) fn tell(&self, packet: &ToTenant) {
+    pub fn tell(&self, packet: &ToTenant) {
         if self.say(packet).is_err() {
             self.retire();
         }

@@ -17,6 +17,7 @@ use fpga_session::locality::Credentials;
 use fpga_session::locality::Locality;
 use fpga_session::metrics::Metrics;
 use fpga_session::outgoing::Outgoing;
+use fpga_session::router::Input;
 use fpga_session::session::{Session, Who};
 use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http2;
@@ -187,12 +188,23 @@ impl Service {
         if let Some(processes) = &self.manager.processes {
             return relay::run(processes, &self.manager.shared, admitted, locality, outgoing, client).await;
         }
-        let Admitted { tenant, account, client: name, pid, .. } = admitted;
+        let Admitted { tenant, account, client: name, pid, mut validity, .. } = admitted;
         let id = self.manager.shared.config.dispatcher.new_session();
         let who = Who { id, tenant: tenant.clone(), account, locality };
         let (session, input) = Session::new(self.manager.shared.clone(), who, budget, outgoing);
         tracing::debug!(session = session.id().0, tenant = tenant.as_str(), name, pid, "Session opened");
-        session.run(input, client).await;
+        let router = &self.manager.shared.router;
+        let revoked = async {
+            validity.ended().await;
+            router.send(id, Input::Revoked);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            // First, so that the router knows the session.
+            biased;
+            () = session.run(input, client) => {}
+            () = revoked => {}
+        }
     }
 
     /// Waits until no session is open.

@@ -25,6 +25,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A manager that has run for as long has started well: the pauses begin anew.
 const LONG_RUN: Duration = Duration::from_secs(60);
+/// Interval of the tries while a folder is missing that the node plugin makes.
+const FOLDER_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the looks at a manager that is ready, and at another one.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 const FIRST_LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -100,12 +102,12 @@ impl Common {
     }
 }
 
-/// Keeps the board's manager running until the phase says otherwise, and waits for its end. `memory` has the flags of
-/// the manager's share of memory.
+/// Keeps the board's manager running until the phase says otherwise, and waits for its end. `limits` has flags of
+/// the manager.
 pub(super) async fn keep(
     board: Board,
     common: Arc<Common>,
-    memory: Vec<(&'static str, String)>,
+    limits: Vec<(&'static str, String)>,
     mut phase: watch::Receiver<Phase>,
 ) {
     let statuses = &common.statuses;
@@ -114,9 +116,8 @@ pub(super) async fn keep(
         if *phase.borrow() != Phase::Serve {
             break;
         }
-        statuses.set(&board.name, State::Starting);
         let started = Instant::now();
-        let reason = match start(&board, &common, &memory) {
+        let reason = match start(&board, &common, &limits) {
             Ok(child) => match look_after(child, &board.name, &common, &mut phase).await {
                 Ended::Wanted => break,
                 Ended::Failed(reason) => {
@@ -124,6 +125,18 @@ pub(super) async fn keep(
                     reason
                 }
             },
+            // The plugin makes the folder of a new board's tokens a moment after it has seen the board.
+            Err(error @ StartError::Folder { .. }) => {
+                let reason = error.to_string();
+                if statuses.set(&board.name, State::Down(reason.clone())) {
+                    info!(board = board.name, reason, "The board waits for its folders");
+                }
+                tokio::select! {
+                    () = sleep(FOLDER_INTERVAL) => {}
+                    changed = phase.changed() => if changed.is_err() { break },
+                }
+                continue;
+            }
             Err(error) => error.to_string(),
         };
         if started.elapsed() >= LONG_RUN {
@@ -154,7 +167,7 @@ fn remove_folder(board: &str, common: &Common) {
     }
 }
 
-fn start(board: &Board, common: &Common, memory: &[(&'static str, String)]) -> Result<Child, StartError> {
+fn start(board: &Board, common: &Common, limits: &[(&'static str, String)]) -> Result<Child, StartError> {
     let (folder, tokens) = (common.folder(&board.name), common.run.join("tokens").join(&board.name));
     // Programs of every user pass through the manager's folder. Tokens are read by managers only.
     for (path, mode) in [(&folder, 0o755), (&tokens, 0o700)] {
@@ -170,7 +183,7 @@ fn start(board: &Board, common: &Common, memory: &[(&'static str, String)]) -> R
     command.args(["--runtime", &common.runtime]);
     command.args(["--drain-timeout", &format!("{}ms", common.drain_timeout.as_millis())]);
     command.arg(format!("--metrics-listen=unix:{}", common.metrics(&board.name).display()));
-    command.args(memory.iter().flat_map(|(flag, value)| [*flag, value]));
+    command.args(limits.iter().flat_map(|(flag, value)| [*flag, value]));
     command.args(&common.arguments);
     command.stdin(Stdio::null());
     bind_to_parent(&mut command, Inherited::none(), Signal::SIGTERM, Terminal::Detached);
@@ -195,6 +208,7 @@ async fn look_after(
     phase: &mut watch::Receiver<Phase>,
 ) -> Ended {
     info!(board, pid = child.id(), "The board's manager starts");
+    common.statuses.set(board, State::Starting);
     let mut dead_at = Instant::now() + START_TIMEOUT;
     let mut interval = FIRST_LOOK_INTERVAL;
     let mut has_answered = false;

@@ -36,8 +36,36 @@ async fn where_there_are_tokens_a_session_has_to_show_one_and_they_can_be_replac
     }
     let mut again = Client::with_token(manager.channel().await, BOB).await;
     again.context().await;
-    // Existing sessions continue.
-    alice.context().await;
+    assert_eq!(alice.end().await.expect("an error").code(), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_user_an_address_and_a_certificate_prove_nothing_where_there_are_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = Authority::new(folder.path(), "ours");
+    let (server, client) = (ours.issue("server", &["localhost"]), ours.issue("client", &["client.example"]));
+    let tokens = folder.path().join("tokens");
+    std::fs::create_dir(&tokens).unwrap();
+    std::fs::write(tokens.join("alice"), ALICE).unwrap();
+    let more = ["--tokens", tokens.to_str().unwrap()];
+    let with_tls = start_with_tls(&server, &ours.ca, &more);
+    let without = Manager::start(&[&["--listen", "tcp://127.0.0.1:0", "--insecure-tcp"], &more[..]].concat());
+    let channels = [
+        with_tls.channel().await,
+        tls_channel(&with_tls, ours.client(Some(&client))).await.unwrap(),
+        without.channel().await,
+        without.tcp_channel().await,
+    ];
+    for channel in channels {
+        for token in ["", BOB] {
+            let status = Client::refused_with(channel.clone(), token).await;
+            assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+        }
+        Client::with_token(channel, ALICE).await.context().await;
+    }
+    for manager in [with_tls, without] {
+        assert!(manager.metrics_text().contains("fpga_device_manager_access_refusals_total 4"));
+    }
 }
 
 #[tokio::test]

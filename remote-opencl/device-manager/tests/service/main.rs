@@ -20,6 +20,7 @@ mod marker_elision;
 mod newer;
 mod random;
 mod rects;
+mod revocation;
 mod shared_memory;
 mod sharing;
 mod tenants;

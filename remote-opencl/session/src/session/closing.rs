@@ -84,7 +84,7 @@ impl Session {
                 let grants = self.shared.config.dispatcher.finished(grant.task);
                 self.give_back(grants);
             }
-            Input::FdChannel(_) | Input::Switched(_) => {}
+            Input::FdChannel(_) | Input::Switched(_) | Input::Revoked => {}
             Input::Built(..) | Input::Decided(..) => {
                 self.building = Building::No;
                 if let Some(task) = self.holds_for_build.take() {

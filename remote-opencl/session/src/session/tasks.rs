@@ -1,6 +1,6 @@
 //! Tasks of a session from submission to their end: grants, simulated loading, and completions.
 
-use super::{Building, Loading, Session};
+use super::{Building, Loading, Proof, Session};
 use crate::calls::Decided;
 use crate::commands::Body;
 use crate::dependencies::{Command, QueueOrder, Step};
@@ -261,6 +261,7 @@ impl Session {
                 }
             }
             Input::Switched(switched) => self.switched(switched),
+            Input::Revoked => self.proof = Proof::Revoked,
             Input::Decided(waiting, verdict) => {
                 self.building = Building::No;
                 let decided = self.calls().decided(*waiting, verdict);
