@@ -5,6 +5,8 @@
 
 #[path = "real_node/states.rs"]
 mod states;
+#[path = "real_node/tenancy.rs"]
+mod tenancy;
 #[path = "real_node/wishes.rs"]
 mod wishes;
 

@@ -1,6 +1,8 @@
 //! Our programs on a real node, as their DaemonSets run them there: a collector, a manager for each board, and the node
 //! plugin. A test can kill and start each of them.
 
+mod supervised;
+
 use super::RealNode;
 use crate::testbed::cluster::Runtime;
 use crate::testbed::control_plane::ControlPlane;
@@ -51,6 +53,9 @@ pub struct Boards {
     /// The managers, in the order of the boards.
     pub managers: Vec<BoardManager>,
     plugin: Option<Process>,
+    /// The supervisor and the group of its managers; see [`Boards::supervise`].
+    supervisor: Option<Process>,
+    managers_gid: Option<u32>,
 }
 
 /// A board and its manager.
@@ -118,6 +123,8 @@ impl Boards {
             collector,
             managers: Vec::new(),
             plugin: None,
+            supervisor: None,
+            managers_gid: None,
         };
         for id in ids {
             boards.managers.push(BoardManager { board: (*id).to_owned(), process: None });
@@ -193,7 +200,8 @@ impl Boards {
             .arg("--bitstreams")
             .arg(&self.bitstreams)
             .arg("--kubeconfig")
-            .arg(&self.kubeconfig);
+            .arg(&self.kubeconfig)
+            .args(self.managers_gid.map(|gid| format!("--managers-gid={gid}")));
         self.plugin = Some(node.machine().spawn(spec)?);
         Ok(())
     }
@@ -258,12 +266,14 @@ impl Boards {
     /// A program has ended.
     pub fn check_running(&self) -> Result<()> {
         let managers = self.managers.iter().filter_map(|manager| manager.process.as_ref());
-        managers.chain([&self.collector]).chain(&self.plugin).try_for_each(Process::check_running)
+        let others = [&self.collector].into_iter().chain(&self.plugin).chain(&self.supervisor);
+        managers.chain(others).try_for_each(Process::check_running)
     }
 
     /// Stops the programs.
     pub async fn stop(self, node: &RealNode) {
         let managers = self.managers.into_iter().filter_map(|manager| manager.process);
+        let managers = managers.chain(self.supervisor);
         for process in self.plugin.into_iter().chain(managers).chain([self.collector]) {
             node.machine().terminate(&process, STOP).await;
         }
