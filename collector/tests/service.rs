@@ -76,6 +76,28 @@ fn devices_come_change_and_go() {
 }
 
 #[test]
+fn the_node_plugins_report_stands_in_the_state_and_is_late_without_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let collector = start_collector(dir.path());
+    assert_eq!(collector.state().get("plugin"), None, "boards may be wired by hand");
+    let put = |body: &str| collector.request("PUT", "/v1/plugin", body.as_bytes());
+    let report = json!({"boards": {"dm0": [3, 16]}, "keptOff": ["rs-1"], "later": {}});
+    assert_eq!(put(&report.to_string()).status, 200);
+    assert_eq!(collector.state()["plugin"]["boards"], report["boards"]);
+    assert_eq!(collector.state()["plugin"]["keptOff"], report["keptOff"]);
+    let too_many: Vec<_> = (0..9).map(|owner| owner.to_string()).collect();
+    for bad in ["", "[]", r#"{"boards":{"dm0":[1]}}"#, &json!({"keptOff": too_many}).to_string()] {
+        let answer = put(bad);
+        assert_eq!(answer.status, 400, "{bad}");
+        assert!(answer.json()["error"].as_str().unwrap().contains("node plugin's report"), "{}", answer.text);
+    }
+    wait_until("the plugin is late", || collector.state()["plugin"]["late"] == json!(true));
+    wait_until("the plugin is in time", || {
+        put(&report.to_string()).status == 200 && collector.state()["plugin"].get("late").is_none()
+    });
+}
+
+#[test]
 fn a_device_that_falls_silent_counts_as_unhealthy() {
     let dir = tempfile::tempdir().unwrap();
     let collector = start_collector_with(dir.path(), &["--no-publish", "--device-timeout", "100ms"]);
