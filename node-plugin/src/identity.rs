@@ -3,6 +3,7 @@
 use crate::allocations::Owner;
 use fpga_core::board_request::BoardRequest;
 use fpga_core::names::BOARDS_ANNOTATION;
+use fpga_core::node_state;
 use fpga_core::requirement::{InvalidRequirement, PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Patch, PatchParams};
@@ -25,7 +26,7 @@ pub(crate) struct Pods {
 #[derive(Debug)]
 pub(crate) struct Asks {
     pub(crate) owner: Owner,
-    /// UID of the pod's controller, which would replace the pod.
+    /// The pod's controller, which would replace the pod.
     pub(crate) controller: Option<String>,
     /// The number of boards, and what each of them must meet; or why that can't be understood.
     pub(crate) requirement: Result<Requirement, InvalidRequirement>,
@@ -115,7 +116,7 @@ impl Pods {
             found.metadata.annotations.iter().flatten().find(|(key, _)| *key == BOARDS_ANNOTATION);
         Ok(Asks {
             owner,
-            controller: controller.map(|owner| owner.uid.clone()),
+            controller: controller.map(|owner| node_state::controller(namespace, &owner.uid)),
             requirement: requirement(&found, request),
             announced: announced.map(|(_, boards)| boards.clone()),
         })

@@ -4,6 +4,7 @@
 //! kubelet goes on trying on this node; another node may do better, so the extender is told to place no further pods of
 //! the same controller here for a while.
 
+use fpga_core::node_state::MAX_CONTROLLER_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 pub(crate) struct Refusals {
     /// By the UID of the pod.
     pods: BTreeMap<String, Refused>,
-    /// By the UID of the controller, the time of the last refusal.
+    /// By the controller, the time of the last refusal.
     controllers: BTreeMap<String, Instant>,
 }
 
@@ -36,7 +37,8 @@ impl Refusals {
         self.forget(now);
         let refused = self.pods.entry(pod.to_owned()).or_insert(Refused { first: now, last: now });
         refused.last = now;
-        if let Some(controller) = controller
+        // A longer name would make the whole report invalid.
+        if let Some(controller) = controller.filter(|controller| controller.len() <= MAX_CONTROLLER_BYTES)
             && now.saturating_duration_since(refused.first) >= PATIENCE
         {
             self.controllers.insert(controller.to_owned(), now);
@@ -89,8 +91,10 @@ mod tests {
         refusals.refuse("served", Some("rs"), at(61));
         refusals.refuse("silent", Some("rs"), at(0));
         refusals.refuse("silent", Some("rs"), at(200));
+        let long = "x".repeat(MAX_CONTROLLER_BYTES + 1);
         for seconds in [0, 30, 61] {
             refusals.refuse("bare", None, at(200 + seconds));
+            refusals.refuse("long", Some(&long), at(200 + seconds));
         }
         assert_eq!(refusals.kept_off(at(261), 8), BTreeSet::new());
     }

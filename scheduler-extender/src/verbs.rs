@@ -135,7 +135,8 @@ fn decide_filter(
     asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let verdicts = filter_for(pod.owner(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
+    let verdicts =
+        filter_for(controller(pod).as_deref(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
     let sources = sources(&found);
     let kept = kept(app, &found);
     drop(known);
@@ -228,7 +229,8 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
             let verdicts =
-                filter_for(pod.owner(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
+                filter_for(controller(&pod).as_deref(), &asked, &candidates(&found), &policy.rules, at.now)
+                    .verdicts;
             let names = offered.iter().map(|candidate| candidate.node.as_str());
             let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
             record(app, Verb::Preempt, at, &pod, (&asked, &policy.rules, names), kept(app, &found), decided);
@@ -245,6 +247,11 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
     };
     let body = serde_json::to_vec(&PreemptionResult { candidates: kept }).map_err(Refusal::Answer)?;
     Ok(Answer { mode: ModeLabel::Unknown, body: body.into() })
+}
+
+/// The pod's controller, as node plugins name it.
+fn controller(pod: &Pod<'_>) -> Option<String> {
+    pod.owner().map(|uid| fpga_core::node_state::controller(pod.namespace(), uid))
 }
 
 fn ensure_synced(app: &App) -> Result<(), Refusal> {

@@ -182,11 +182,11 @@ pub fn filter(
     filter_for(None, asked, candidates, rules, now)
 }
 
-/// Decides which of `candidates` meet the requirement `asked` of a pod whose controller has the UID `owner`. A node
-/// whose plugin could not serve pods of that controller is rejected.
+/// Decides which of `candidates` meet the requirement `asked` of a pod of this
+/// [`controller`](crate::node_state::controller). A node whose plugin could not serve pods of that controller is rejected.
 #[must_use]
 pub fn filter_for(
-    owner: Option<&str>,
+    controller: Option<&str>,
     asked: &Requirement,
     candidates: &[Candidate<'_>],
     rules: &DecisionRules,
@@ -204,7 +204,7 @@ pub fn filter_for(
         None => Err(Rejection::UnknownNode),
         Some(node) => {
             matcher.matches(node, rules.unlabelled)?;
-            if owner.is_some_and(|owner| is_kept_off(node, owner)) {
+            if controller.is_some_and(|controller| is_kept_off(node, controller)) {
                 return Err(Rejection::KeptOff);
             }
             if rules.stale.exclude() && node.knowledge.fresh(now).is_none() {

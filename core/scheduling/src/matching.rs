@@ -228,11 +228,12 @@ pub fn matching_boards(asked: &Requirement, state: &NodeState) -> Result<Vec<usi
     if numbers.len() < boards.wanted() { Err(boards.why_too_few()) } else { Ok(numbers) }
 }
 
-/// Whether the node plugin of `node` told that it can't serve pods of this controller.
+/// Whether the node plugin of `node` told that it can't serve pods of this
+/// [`controller`](crate::node_state::controller).
 #[must_use]
-pub fn is_kept_off(node: &NodeFacts, owner: &str) -> bool {
+pub fn is_kept_off(node: &NodeFacts, controller: &str) -> bool {
     let Knowledge::Known(received) = &node.knowledge else { return false };
-    received.state().plugin.as_ref().is_some_and(|plugin| plugin.report.kept_off.contains(owner))
+    received.state().plugin.as_ref().is_some_and(|plugin| plugin.report.kept_off.contains(controller))
 }
 
 /// The boards of one node and the requirement that they are matched against.

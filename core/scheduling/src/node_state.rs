@@ -13,7 +13,10 @@ mod tests;
 pub use buckets::Buckets;
 pub use codec::{EncodeError, Encoded, Unreadable, decode, encode, encode_whole};
 pub use left_out::{IN_SLOT_LEFT_OUT, LeftOut};
-pub use plugin::{Heartbeat, Instances, InvalidReport, MAX_KEPT_OFF, PluginReport, PluginState};
+pub use plugin::{
+    Heartbeat, Instances, InvalidReport, MAX_CONTROLLER_BYTES, MAX_KEPT_OFF, PluginReport, PluginState,
+    controller,
+};
 
 use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
 use crate::device::{Health, UNKNOWN_SLOTS};

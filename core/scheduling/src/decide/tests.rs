@@ -3,7 +3,7 @@ mod per_slot;
 use super::*;
 use crate::fixtures::{mk_asked, mk_bitstream, mk_busy, mk_device, mk_node, mk_plugin, mk_state};
 use crate::node_labels::NodeLabels;
-use crate::node_state::NodeState;
+use crate::node_state::{NodeState, controller};
 use crate::staleness::Knowledge;
 use proptest::prelude::*;
 
@@ -270,11 +270,12 @@ proptest! {
 #[test]
 fn pods_of_a_controller_whose_pods_the_node_plugin_could_not_serve_are_kept_off() {
     let mut plugin = mk_plugin(&[("dm0", 0, 16)]);
-    plugin.report.kept_off = ["rs-1".to_owned()].into();
+    plugin.report.kept_off = [controller("shop", "rs-1")].into();
     let devices = vec![mk_device("intel", "a10", "1")];
     let node = mk_node(NodeState { devices, plugin: Some(plugin), ..mk_state() });
-    let verdicts =
-        |owner| filter_for(owner, &asked(&[]), &[Some(&node)], &DecisionRules::default(), LATE).verdicts;
-    assert_eq!(verdicts(Some("rs-1")), [Err(Rejection::KeptOff)]);
-    assert_eq!((verdicts(Some("rs-2")), verdicts(None)), (vec![Ok(())], vec![Ok(())]));
+    let verdicts = |of: Option<&str>| {
+        filter_for(of, &asked(&[]), &[Some(&node)], &DecisionRules::default(), LATE).verdicts
+    };
+    assert_eq!(verdicts(Some("shop/rs-1")), [Err(Rejection::KeptOff)]);
+    assert_eq!((verdicts(Some("mill/rs-1")), verdicts(None)), (vec![Ok(())], vec![Ok(())]));
 }

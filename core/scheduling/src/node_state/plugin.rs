@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of boards in a report.
 pub const MAX_BOARDS: usize = 256;
-/// Maximum number of owners in a report.
+/// Maximum number of controllers in a report.
 pub const MAX_KEPT_OFF: usize = 8;
-/// Maximum length of a board's id or an owner's UID, in bytes.
-pub const MAX_TEXT_BYTES: usize = 63;
+/// Maximum length of a board's id, in bytes.
+pub const MAX_BOARD_BYTES: usize = 63;
+/// Maximum length of a [`controller`], in bytes.
+pub const MAX_CONTROLLER_BYTES: usize = 128;
 
 /// The plugin of a node, as the node's state has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +42,8 @@ pub struct PluginReport {
     /// The boards that it can give to containers now, by id.
     #[serde(default)]
     pub boards: BTreeMap<String, Instances>,
-    /// UIDs of pods' controllers whose pods this node could not serve for a reason that does not pass. Their pods had
-    /// better go elsewhere for a while.
+    /// The [`controller`]s whose pods this node could not serve for a reason that does not pass. Their pods had better go
+    /// elsewhere for a while.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub kept_off: BTreeSet<String>,
 }
@@ -62,9 +64,16 @@ pub enum InvalidReport {
     /// It has more of the named items than the maximum.
     #[error("it has too many {0}")]
     TooMany(&'static str),
-    /// The named text is longer than [`MAX_TEXT_BYTES`].
+    /// The named text is longer than [`MAX_BOARD_BYTES`] or [`MAX_CONTROLLER_BYTES`].
     #[error("its {0} is too long")]
     TextTooLong(&'static str),
+}
+
+/// The name under which a pod's controller is kept off: its namespace, which is the pod's, and its UID. A pod's author
+/// writes the UID as they like, so that it alone could mean a controller of another tenant.
+#[must_use]
+pub fn controller(namespace: &str, uid: &str) -> String {
+    format!("{namespace}/{uid}")
 }
 
 impl Heartbeat {
@@ -81,14 +90,13 @@ impl PluginReport {
     /// # Errors
     /// [`InvalidReport`] for the first bound that the report breaks.
     pub fn validate(&self) -> Result<(), InvalidReport> {
-        let fits = |id: &String| id.len() <= MAX_TEXT_BYTES;
         if self.boards.len() > MAX_BOARDS {
             Err(InvalidReport::TooMany("plugin.boards"))
         } else if self.kept_off.len() > MAX_KEPT_OFF {
             Err(InvalidReport::TooMany("plugin.keptOff"))
-        } else if !self.boards.keys().all(fits) {
+        } else if self.boards.keys().any(|board| board.len() > MAX_BOARD_BYTES) {
             Err(InvalidReport::TextTooLong("plugin.boards"))
-        } else if !self.kept_off.iter().all(fits) {
+        } else if self.kept_off.iter().any(|controller| controller.len() > MAX_CONTROLLER_BYTES) {
             Err(InvalidReport::TextTooLong("plugin.keptOff"))
         } else {
             Ok(())

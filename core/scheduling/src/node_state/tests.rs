@@ -48,7 +48,7 @@ fn the_node_plugin_is_told_in_both_versions_and_a_report_out_of_bounds_is_refuse
         assert_eq!(codec::tests::shortened_to(&state, 0).plugin, state.plugin, "it is never left out");
         let in_time = with(r#","plugin":{"boards":{}}"#).unwrap().plugin.unwrap();
         assert_eq!(in_time, PluginState { heartbeat: Heartbeat::InTime, report: PluginReport::default() });
-        let long = PLUGIN.replace("rs-1", &"x".repeat(64));
+        let long = PLUGIN.replace("rs-1", &"x".repeat(129));
         assert_eq!(with(&long), Err(Unreadable::TextTooLong("plugin.keptOff")));
         let owners: Vec<_> = (0..=MAX_KEPT_OFF).map(|owner| format!("\"{owner}\"")).collect();
         let many = PLUGIN.replace("\"rs-1\"", &owners.join(","));

@@ -7,6 +7,7 @@ use crate::decide::{Candidate, DecisionRules, NodeScore, Ranking, filter_for, pr
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
 use crate::node_facts::NodeFacts;
+use crate::node_state::controller;
 use crate::staleness::{Knowledge, Received};
 
 /// Decodes a recording line by line.
@@ -160,11 +161,13 @@ impl Recorded<'_> {
     /// Replays the decision with the given rules. With [`Self::rules`] the result must equal [`Self::answer`].
     #[must_use]
     pub fn decide(&self, rules: &DecisionRules) -> Decided {
-        let Asked { verb, now, owner, requirement, .. } = &self.asked;
+        let Asked { verb, now, namespace, owner, requirement, .. } = &self.asked;
         match verb {
             Verb::Filter | Verb::Preempt => {
-                let owner = owner.as_deref();
-                Decided::Verdicts(filter_for(owner, requirement, &self.nodes, rules, *now).verdicts)
+                let owner = owner.as_deref().map(|uid| controller(namespace, uid));
+                Decided::Verdicts(
+                    filter_for(owner.as_deref(), requirement, &self.nodes, rules, *now).verdicts,
+                )
             }
             Verb::Prioritize => {
                 let expected = match rules.anti_herd {
