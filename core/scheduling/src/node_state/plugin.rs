@@ -18,15 +18,17 @@ pub const MAX_CONTROLLER_BYTES: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginState {
     /// Whether the plugin reports in time.
-    #[serde(rename = "late", default, skip_serializing_if = "Heartbeat::is_in_time", with = "late_as_bool")]
+    #[serde(rename = "late", default, skip_serializing_if = "Heartbeat::is_in_time")]
     pub heartbeat: Heartbeat,
     /// Its last report.
     #[serde(flatten)]
     pub report: PluginReport,
 }
 
-/// Whether the node plugin reports in time. Containers don't start on a node without its plugin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Whether the node plugin reports in time. Containers don't start on a node without its plugin. Text form: `true` if it
+/// is late.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
 pub enum Heartbeat {
     /// The last report is recent.
     #[default]
@@ -112,6 +114,18 @@ impl Instances {
     }
 }
 
+impl From<bool> for Heartbeat {
+    fn from(is_late: bool) -> Self {
+        if is_late { Self::Late } else { Self::InTime }
+    }
+}
+
+impl From<Heartbeat> for bool {
+    fn from(heartbeat: Heartbeat) -> Self {
+        heartbeat == Heartbeat::Late
+    }
+}
+
 impl From<(u32, u32)> for Instances {
     fn from((used, limit): (u32, u32)) -> Self {
         Self { used, limit }
@@ -121,20 +135,5 @@ impl From<(u32, u32)> for Instances {
 impl From<Instances> for (u32, u32) {
     fn from(Instances { used, limit }: Instances) -> Self {
         (used, limit)
-    }
-}
-
-/// The text form of [`Heartbeat`]: `true` if late.
-mod late_as_bool {
-    use super::Heartbeat;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    pub(super) fn serialize<S: Serializer>(heartbeat: &Heartbeat, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bool(*heartbeat == Heartbeat::Late)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Heartbeat, D::Error> {
-        Ok(if bool::deserialize(deserializer)? { Heartbeat::Late } else { Heartbeat::InTime })
     }
 }
