@@ -299,6 +299,19 @@ async fn a_node_plugin_writes_the_boards_of_pods_on_its_own_node_and_nothing_els
     assert!(error.to_string().contains("neither labels nor"), "{error}");
     image["metadata"] = json!({"annotations": {BOARDS: "pocl-0"}});
     plugin.patch("mine", &PatchParams::default(), &Patch::Strategic(&image)).await.unwrap_err();
+    // The role by another name, and in one namespace only.
+    let binding = ["create", "rolebinding", "other", "--serviceaccount=default:default"];
+    let role = format!("--clusterrole={RELEASE}:node-plugin");
+    kubectl(&plane, &[&binding[..], &[role.as_str(), "--namespace=default"]].concat()).await.unwrap();
+    let user = "--as=system:serviceaccount:default:default";
+    let label = ["label", "pod", "theirs", "any=label", "--dry-run=server", user];
+    wait::until("the binding to hold", LONG, async || {
+        let refused = kubectl(&plane, &label).await.expect_err("it is on no node").to_string();
+        Ok(refused.contains("only pods of the node that it runs on").then_some(()))
+    })
+    .await
+    .unwrap();
+
     let forbidden = |result: kube::Result<()>| {
         let error = result.expect_err("it has no right to").to_string();
         assert!(error.contains("forbidden"), "{error}");
