@@ -13,7 +13,7 @@ SHELL := /bin/bash
 DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd
 
 # What the tests on real nodes need of ours.
-NODE := fpga-collector fpga-device-manager fpga-node-plugin fpga-opencl-icd
+NODE := fpga-collector fpga-device-manager fpga-node-plugin fpga-opencl-icd fpga-scheduler-extender
 
 RUNTIME ?= pocl
 BASELINE ?=
@@ -79,7 +79,7 @@ test: setup control-plane helm lint build ## Everything that must pass: lint, un
 	fi
 
 .PHONY: test-node
-test-node: setup control-plane node ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
+test-node: setup control-plane node helm ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
 	cargo build $(foreach package,$(NODE),-p $(package))
 	cargo test -p fpga-tests --test real_node -- --ignored --test-threads=1
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
+#[path = "real_node/installed.rs"]
+mod installed;
 #[path = "real_node/states.rs"]
 mod states;
 #[path = "real_node/tenancy.rs"]

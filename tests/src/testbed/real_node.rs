@@ -10,11 +10,13 @@ mod config;
 mod kubernetes_service;
 mod machine;
 mod programs;
+mod shipped_images;
 
 pub use boards::{BoardManager, Boards, PluginOptions};
 pub use fpga_images::Image;
 pub use kubernetes_service::KubernetesService;
 pub use machine::{Machine, RunMount};
+pub use shipped_images::shipped_images;
 
 use super::control_plane::ControlPlane;
 use super::identity::Identity;
