@@ -8,10 +8,13 @@ use fpga_tests::testbed::cluster::{
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::workload::Workload;
 use fpga_tests::testbed::{programs, wait};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -144,6 +147,46 @@ impl Bed {
         path
     }
 
+    /// Creates device managers that may use all memory of their nodes, a policy that no binding brings into force, and a
+    /// pod of which only an init container asks for a board.
+    async fn install_wrongly(&self) {
+        let client = || self.cluster.plane().client().clone();
+        let params = PostParams::default();
+        let labels = json!({"app.kubernetes.io/name": "fpga-device-manager"});
+        let container = json!({"name": "c", "image": "none"});
+        let managers = serde_json::from_value(json!({
+            "metadata": {"name": "fpga-device-manager-a10", "labels": labels},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }));
+        Api::<DaemonSet>::namespaced(client(), "kube-fpga")
+            .create(&params, &managers.unwrap())
+            .await
+            .unwrap();
+        let policy = serde_json::from_value(json!({
+            "metadata": {"name": "kube-fpga-own-node", "labels": {"app.kubernetes.io/part-of": "kube-fpga"}},
+            "spec": {
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"],
+                }]},
+                "validations": [{"expression": "true"}],
+            },
+        }));
+        Api::<ValidatingAdmissionPolicy>::all(client()).create(&params, &policy.unwrap()).await.unwrap();
+        let board = json!({"limits": {"fpga-scheduling.io/accelerated": "1"}});
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": "init-only"},
+            "spec": {
+                "schedulerName": "nobody",
+                "initContainers": [{"name": "i", "image": "none", "resources": board}],
+                "containers": [container],
+            },
+        }));
+        Api::<Pod>::default_namespaced(client()).create(&params, &pod.unwrap()).await.unwrap();
+    }
+
     /// The doctor's findings, and whether it reports success.
     async fn doctor(&self, config: &Path) -> (bool, Vec<Value>) {
         let config = config.display().to_string();
@@ -233,10 +276,23 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
         ("ignoredByScheduler: true", "ignoredByScheduler: false"),
         ("http://127.0.0.1:9461", "https://127.0.0.1:9461"),
     ];
+    bed.install_wrongly().await;
     let (well, findings) = bed.doctor(&bed.scheduler_config(&broken)).await;
     assert!(!well);
     let problems = of_severity(&findings, "problem");
-    for check in ["weight", "tls", "managed resource", "herd", "node states", "collectors", "rights"] {
+    for check in [
+        "weight",
+        "tls",
+        "managed resource",
+        "herd",
+        "node states",
+        "collectors",
+        "rights",
+        "node plugins",
+        "device managers",
+        "policies",
+        "pods",
+    ] {
         assert!(problems.contains(&check), "{check} is not among {problems:?}: {findings:#?}");
     }
     assert!(of_severity(&findings, "warning").contains(&"cache mode"), "{findings:#?}");

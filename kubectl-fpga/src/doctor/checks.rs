@@ -1,7 +1,9 @@
 //! The checks: pure functions of the facts.
 
+pub mod admission;
 pub mod certificates;
 pub mod extender;
+pub mod node_parts;
 pub mod nodes;
 pub mod scheduler;
 pub mod streams;
@@ -13,7 +15,7 @@ use super::finding::Finding;
 pub type Check = fn(&Facts) -> Vec<Finding>;
 
 /// All checks but [`rights`], in the order of the output.
-pub const ALL: [Check; 21] = [
+pub const ALL: [Check; 26] = [
     scheduler::wired,
     scheduler::reach,
     scheduler::verbs,
@@ -26,6 +28,7 @@ pub const ALL: [Check; 21] = [
     scheduler::timeout,
     scheduler::sampling,
     scheduler::batching,
+    scheduler::leader,
     extender::replicas,
     extender::rules,
     extender::herd,
@@ -35,6 +38,10 @@ pub const ALL: [Check; 21] = [
     nodes::states,
     nodes::collectors,
     nodes::clocks,
+    node_parts::plugins,
+    node_parts::managers,
+    admission::policies,
+    admission::pods,
 ];
 
 /// Whether the service accounts have the rights that they need.

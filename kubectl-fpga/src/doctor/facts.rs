@@ -37,6 +37,14 @@ pub struct Facts {
     pub pods: Looked<Vec<FpgaPod>>,
     /// The collectors of the manifests.
     pub collectors: Looked<Collectors>,
+    /// Nodes with a ready node plugin.
+    pub plugins: Looked<Vec<String>>,
+    /// The DaemonSets of device managers.
+    pub managers: Looked<Vec<ManagerSet>>,
+    /// Our admission policies.
+    pub policies: Looked<Vec<Policy>>,
+    /// The lease of the manifests' own kube-scheduler; `None` if there is no such scheduler.
+    pub lease: Looked<Option<Lease>>,
     /// The rights that the service accounts need.
     pub rights: Looked<Vec<Right>>,
 }
@@ -120,6 +128,49 @@ pub enum Labelling {
     ByCollectors,
 }
 
+/// A DaemonSet of device managers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ManagerSet {
+    /// Name of the DaemonSet.
+    pub name: String,
+    /// Number of nodes that should run a pod of it.
+    pub wanted: i32,
+    /// Number of nodes that run a ready pod of it.
+    pub ready: i32,
+    /// Whether its container has a limit of memory.
+    pub memory_limit: MemoryLimit,
+}
+
+/// Whether a container has a limit of memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// The container has a limit.
+    #[default]
+    Set,
+    /// The container may use all memory of its node.
+    Missing,
+}
+
+/// An admission policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Kind and name.
+    pub name: String,
+    /// Whether a binding brings the policy into force.
+    pub is_bound: bool,
+}
+
+/// A lease by which kube-schedulers choose the one that leads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lease {
+    /// The pod that leads; `None` if nobody has ever led, or the leader gave the lease up.
+    pub holder: Option<String>,
+    /// Time of the last renewal, seconds since the epoch.
+    pub renewed: i64,
+    /// Time after which others may take the lease, in seconds.
+    pub duration_s: i64,
+}
+
 /// A node of the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
@@ -127,6 +178,10 @@ pub struct Node {
     pub name: String,
     /// Whether the node has the label of the vendor.
     pub labelled: bool,
+    /// Number of containers that may ask for a board there: allocatable of the resource.
+    pub advertised: u64,
+    /// Keys of the taints that keep pods off.
+    pub taints: Vec<String>,
     /// State in the node's annotation.
     pub state: State,
     /// Time of the collector's last write to the node, by the API server's clock, milliseconds since the epoch.
@@ -156,6 +211,10 @@ pub struct FpgaPod {
     pub pending: bool,
     /// Whether the pod requests the managed resource.
     pub requests_resource: bool,
+    /// Whether the pod reaches boards by itself: it mounts the folders of device managers, or sets their addresses.
+    pub by_hand: bool,
+    /// Whether only ordinary init containers ask for boards.
+    pub in_init_only: bool,
     /// Whether a node selector or a required node affinity limits the pod to nodes with one of our labels.
     pub narrowed: bool,
 }

@@ -1,7 +1,9 @@
 //! Gathers the facts, read-only. A refused request makes its fact unknown; the others are gathered all the same.
 
+mod admission;
 mod ask;
 mod collectors;
+mod node_parts;
 mod nodes;
 mod pods;
 mod reach;
@@ -39,6 +41,10 @@ pub(super) async fn facts(
         None => None,
     };
     let own_schedulers = scheduler::names(own_config.as_ref());
+    let lease = match &own_pod {
+        Some(_) => scheduler::lease(connect, cluster).await,
+        None => Looked::Found(None),
+    };
     // The manifests' own kube-scheduler takes precedence, unless `--scheduler-config` names another configuration.
     let scheduler = match own_pod {
         Some(pod) if scheduler_config.is_none() => Looked::Found(pod),
@@ -58,11 +64,14 @@ pub(super) async fn facts(
         Looked::Found(pod) => Looked::Found(scheduler::summary(&pod)),
         Looked::Hidden(why) => Looked::Hidden(why),
     };
-    let (replicas, nodes, pods, collectors, rights) = futures::join!(
+    let (replicas, nodes, pods, collectors, plugins, managers, policies, rights) = futures::join!(
         replicas::look(connect, cluster),
         nodes::look(cluster),
         pods::look(cluster),
         collectors::look(connect, cluster),
+        node_parts::plugins(connect, cluster),
+        node_parts::managers(connect, cluster),
+        admission::look(cluster),
         rights::look(connect, cluster),
     );
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
@@ -77,6 +86,10 @@ pub(super) async fn facts(
         nodes,
         pods,
         collectors,
+        plugins,
+        managers,
+        policies,
+        lease,
         rights,
     })
 }

@@ -23,6 +23,8 @@ const DEFAULT_WEIGHTS: [(&str, u64); 7] = [
 pub struct SchedulerConfig {
     /// Kind of the object.
     pub kind: Option<String>,
+    /// How several kube-schedulers choose the one that places pods.
+    pub leader_election: LeaderElection,
     /// Percentage of the nodes after which the search for feasible nodes stops. With 0 or `None`, kube-scheduler
     /// chooses it by the number of nodes.
     pub percentage_of_nodes_to_score: Option<u32>,
@@ -30,6 +32,14 @@ pub struct SchedulerConfig {
     pub profiles: Option<Vec<Profile>>,
     /// Extenders.
     pub extenders: Option<Vec<Extender>>,
+}
+
+/// How several kube-schedulers choose the one that places pods.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaderElection {
+    /// Whether one is chosen; `None` is true.
+    pub leader_elect: Option<bool>,
 }
 
 /// A profile of kube-scheduler.

@@ -1,16 +1,43 @@
 //! Checks of kube-scheduler's configuration.
 
+mod leader;
 mod pods;
 mod transport;
 
 use crate::doctor::facts::{Facts, Looked, Reach};
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::scheduler_config::{Extender, SchedulerConfig};
+use fpga_core::names::ACCELERATED_RESOURCE;
+pub use leader::leader;
 pub use pods::{managed_resource, sampling, scheduler_name};
 pub use transport::{dns, tls};
 
 /// Minor version of Kubernetes since which equal pods may be placed in batches.
 const BATCHING_SINCE: u32 = 35;
+
+/// How kube-scheduler handles the resource by which pods ask for boards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// kube-scheduler ignores it; it only says which pods are sent to the extender.
+    Ignored,
+    /// kube-scheduler itself looks for nodes that advertise it.
+    Advertised,
+    /// kube-scheduler's configuration does not name it, or is unknown.
+    Unknown,
+}
+
+impl Resource {
+    /// As kube-scheduler's configuration has it.
+    #[must_use]
+    pub fn of(facts: &Facts) -> Self {
+        let Some((_, extender)) = ours(facts) else { return Self::Unknown };
+        let named = extender.managed().iter().find(|resource| resource.name == ACCELERATED_RESOURCE);
+        named.map_or(
+            Self::Unknown,
+            |named| if named.ignored_by_scheduler { Self::Ignored } else { Self::Advertised },
+        )
+    }
+}
 
 fn ours(facts: &Facts) -> Option<(&SchedulerConfig, &Extender)> {
     let (_, config) = facts.config.found()?;

@@ -1,5 +1,6 @@
 //! Clusters with a single fault, or none.
 
+mod advertised;
 mod extender;
 mod nodes;
 mod scheduler;
@@ -7,7 +8,8 @@ mod streams;
 
 use super::*;
 use crate::doctor::facts::{
-    Certificate, Collectors, FpgaPod, Labelling, Metrics, Node, Reach, Replica, Right, SchedulerPod, State,
+    Certificate, Collectors, FpgaPod, Labelling, Lease, ManagerSet, MemoryLimit, Metrics, Node, Policy,
+    Reach, Replica, Right, SchedulerPod, State,
 };
 use crate::doctor::finding::Severity;
 use crate::doctor::scheduler_config::{DEFAULT_SCHEDULER, SchedulerConfig};
@@ -39,7 +41,8 @@ fn mk_state() -> NodeState {
 
 fn mk_node(name: &str) -> Node {
     let state = State::Known(Box::new(mk_state()));
-    Node { name: name.into(), labelled: true, state, written_at_ms: Some(1_002_000) }
+    let (advertised, taints) = (0, Vec::new());
+    Node { name: name.into(), labelled: true, advertised, taints, state, written_at_ms: Some(1_002_000) }
 }
 
 fn mk_replica(name: &str) -> Replica {
@@ -75,7 +78,30 @@ fn mk_collectors(ready_on: &[&str]) -> Collectors {
 /// A pod without fault.
 fn mk_pod(name: &str) -> FpgaPod {
     let scheduler = DEFAULT_SCHEDULER.to_owned();
-    FpgaPod { name: name.into(), scheduler, pending: false, requests_resource: true, narrowed: true }
+    FpgaPod {
+        name: name.into(),
+        scheduler,
+        pending: false,
+        requests_resource: true,
+        by_hand: false,
+        in_init_only: false,
+        narrowed: true,
+    }
+}
+
+fn mk_managers() -> ManagerSet {
+    ManagerSet { name: "fpga-device-manager-a10".into(), wanted: 2, ready: 2, memory_limit: MemoryLimit::Set }
+}
+
+/// A cluster without fault whose nodes advertise their boards, with a kube-scheduler of our own.
+fn mk_advertising() -> Facts {
+    let advertising = |name: &str| Node { advertised: 16, ..mk_node(name) };
+    Facts {
+        nodes: Looked::Found(vec![advertising("n1"), advertising("n2")]),
+        plugins: Looked::Found(vec!["n1".into(), "n2".into()]),
+        lease: Looked::Found(Some(Lease { holder: Some("a".into()), renewed: NOW - 2, duration_s: 15 })),
+        ..with_config("ignoredByScheduler: true", "ignoredByScheduler: false")
+    }
 }
 
 /// A cluster without fault.
@@ -104,6 +130,10 @@ fn mk_facts() -> Facts {
         nodes: Looked::Found(vec![mk_node("n1"), mk_node("n2")]),
         pods: Looked::Found(vec![pod]),
         collectors: Looked::Found(mk_collectors(&["n1", "n2"])),
+        plugins: Looked::Found(Vec::new()),
+        managers: Looked::Found(vec![mk_managers()]),
+        policies: Looked::Found(vec![Policy { name: "ValidatingAdmissionPolicy a".into(), is_bound: true }]),
+        lease: Looked::Found(None),
         rights: Looked::Found(vec![right]),
     }
 }
@@ -141,9 +171,11 @@ fn only(facts: &Facts, severity: Severity, check: &str, what: &str) {
 
 #[test]
 fn where_all_is_well_nothing_is_found() {
-    let findings = run(&mk_facts());
-    assert!(findings.iter().all(|finding| finding.severity == Severity::Ok), "{findings:#?}");
-    assert_eq!(findings.len(), ALL.len() + 1, "every check says that it looked: {findings:#?}");
+    for facts in [mk_facts(), mk_advertising()] {
+        let findings = run(&facts);
+        assert!(findings.iter().all(|finding| finding.severity == Severity::Ok), "{findings:#?}");
+        assert_eq!(findings.len(), ALL.len() + 1, "every check says that it looked: {findings:#?}");
+    }
 }
 
 #[test]

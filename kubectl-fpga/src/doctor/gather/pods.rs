@@ -7,7 +7,7 @@ use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
 use fpga_core::board_request::BoardRequest;
 use fpga_core::names::{BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
 use fpga_core::requirement::{PodText, Requirement};
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::Api;
 use kube::api::ListParams;
 use std::collections::BTreeMap;
@@ -57,8 +57,29 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
         scheduler: spec.scheduler_name.clone().unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
         pending: spec.node_name.is_none(),
         requests_resource: !containers.is_empty(),
+        by_hand: is_by_hand(spec),
+        in_init_only: !containers.is_empty()
+            && !spec.containers.iter().chain(sidecars(spec)).any(|one| boards(one).is_some()),
         narrowed: is_narrowed(pod),
     })
+}
+
+/// Init containers that run as long as the pod does.
+fn sidecars(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    let init = spec.init_containers.iter().flatten();
+    init.filter(|container| container.restart_policy.as_deref() == Some("Always"))
+}
+
+/// Whether the pod mounts the folders of device managers, or sets their addresses.
+fn is_by_hand(spec: &PodSpec) -> bool {
+    const FOLDER: &str = "/run/fpga";
+    let mounts = spec.volumes.iter().flatten().any(|volume| {
+        volume.host_path.as_ref().is_some_and(|host| {
+            host.path.strip_prefix(FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    });
+    let mut variables = spec.containers.iter().flat_map(|container| container.env.iter().flatten());
+    mounts || variables.any(|variable| variable.name == "FPGA_DEVICE_MANAGERS")
 }
 
 /// The boards that a container asks for.
@@ -118,6 +139,16 @@ mod tests {
         let loose = affinity(json!([term("fpga-scheduling.io/fpga-vendor"), term("zone")]));
         let loose = pod(&vendor, &json!({"affinity": loose, "containers": [{"name": "c"}]})).unwrap();
         assert!(!loose.narrowed, "the other term lets it go anywhere");
+        assert!(!wired.by_hand && !wired.in_init_only);
+        let board = json!({"limits": {"fpga-scheduling.io/accelerated": "1"}});
+        let folder = json!([{"name": "v", "hostPath": {"path": "/run/fpga/managers"}}]);
+        let by_hand = json!({"containers": [{"name": "c", "resources": board}], "volumes": folder});
+        assert!(pod(&json!({}), &by_hand).unwrap().by_hand);
+        let init = |policy: serde_json::Value| {
+            let init = json!([{"name": "i", "resources": board, "restartPolicy": policy}]);
+            pod(&json!({}), &json!({"containers": [{"name": "c"}], "initContainers": init})).unwrap()
+        };
+        assert!(init(json!(null)).in_init_only && !init(json!("Always")).in_init_only);
         let selected =
             json!({"nodeSelector": {"fpga-scheduling.io/board": "u250"}, "containers": [{"name": "c"}]});
         assert!(pod(&vendor, &selected).unwrap().narrowed);

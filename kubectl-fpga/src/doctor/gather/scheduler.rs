@@ -2,9 +2,10 @@
 
 use super::ask::refused;
 use crate::connection::{Cluster, ConnectArgs};
-use crate::doctor::facts::{Looked, SchedulerPod};
+use crate::doctor::facts::{Lease, Looked, SchedulerPod};
 use crate::doctor::scheduler_config::SchedulerConfig;
 use crate::problem::Problem;
+use k8s_openapi::api::coordination::v1::Lease as KubeLease;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
@@ -12,6 +13,8 @@ use std::path::Path;
 
 /// Name of kube-scheduler's container, in the manifests and in clusters of kubeadm.
 const CONTAINER: &str = "kube-scheduler";
+/// Name of the lease of the manifests' own kube-schedulers.
+const LEASE: &str = "kube-fpga-scheduler";
 
 /// The pod of the manifests' own kube-scheduler, which also runs the extender; `None` if there is none.
 pub(super) async fn own_pod(connect: &ConnectArgs, cluster: &Cluster) -> Option<Pod> {
@@ -19,6 +22,24 @@ pub(super) async fn own_pod(connect: &ConnectArgs, cluster: &Cluster) -> Option<
     let label = format!("app.kubernetes.io/name={}", connect.extender_service);
     let pods = pods.list(&ListParams::default().labels(&label)).await.ok()?;
     pods.items.into_iter().find(|pod| container(pod).is_some_and(|container| container.name == CONTAINER))
+}
+
+/// The lease of the manifests' own kube-schedulers.
+pub(super) async fn lease(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Option<Lease>> {
+    let leases: Api<KubeLease> = Api::namespaced(cluster.client.clone(), &connect.extender_namespace);
+    match leases.get_opt(LEASE).await {
+        Ok(lease) => {
+            let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
+            Looked::Found(Some(Lease {
+                holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+                renewed: spec.renew_time.map_or(0, |time| time.0.as_second()),
+                duration_s: spec.lease_duration_seconds.unwrap_or_default().into(),
+            }))
+        }
+        Err(error) => Looked::Hidden(
+            refused(cluster, &error, Some("kube-fpga"), "get", "leases.coordination.k8s.io").to_string(),
+        ),
+    }
 }
 
 /// kube-scheduler's container, or else the first one.

@@ -1,6 +1,6 @@
 //! Checks of the pods that kube-scheduler sends to the extender, and of the nodes that it considers for them.
 
-use super::ours;
+use super::{Resource, ours};
 use crate::doctor::facts::{Certificate, Facts, FpgaPod, Looked};
 use crate::doctor::finding::{Finding, named};
 use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
@@ -8,6 +8,8 @@ use fpga_core::names::ACCELERATED_RESOURCE;
 
 /// kube-scheduler's search stops only after this many feasible nodes, if there are as many.
 const LEAST_SAMPLE: usize = 100;
+/// Most nodes that our own scheduler judges for a pod.
+const MOST_JUDGED: usize = 300;
 /// Name of the manifests' own scheduler.
 const OWN_SCHEDULER: &str = "kube-fpga";
 
@@ -37,6 +39,25 @@ pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
             "no managedResources: every pod of the cluster is sent to the extender",
             "All pay for the call. scheduler-config/README.md has the price, and the other wiring.",
         )),
+    }
+    let advertising: Vec<&str> = {
+        let nodes = facts.nodes.found().into_iter().flatten();
+        nodes.filter(|node| node.advertised > 0).map(|node| node.name.as_str()).collect()
+    };
+    match (Resource::of(facts), &facts.nodes) {
+        (Resource::Advertised, Looked::Found(_)) if advertising.is_empty() => findings.push(Finding::problem(
+            CHECK,
+            format!("ignoredByScheduler is not true for {ACCELERATED_RESOURCE}, and no node advertises it"),
+            "No pod that requests it is ever placed.",
+            "Do node plugins run (manifests/README.md)? Where pods are wired to boards by hand, set ignoredByScheduler: true.",
+        )),
+        (Resource::Ignored, _) if !advertising.is_empty() => findings.push(Finding::problem(
+            CHECK,
+            format!("ignoredByScheduler is true, and nodes advertise {ACCELERATED_RESOURCE}: {}", named(&advertising)),
+            "kube-scheduler places pods where no instance is left: the kubelet refuses them for good (UnexpectedAdmissionError).",
+            "Set ignoredByScheduler: false.",
+        )),
+        _ => {}
     }
     if ours.is_some() {
         let pods = facts.pods.found().into_iter().flatten();
@@ -134,7 +155,11 @@ pub fn sampling(facts: &Facts) -> Vec<Finding> {
     // The profile that sees the fewest nodes decides.
     let samples = percentages.into_iter().map(|percentage| sample(nodes, percentage));
     let sample = samples.min().unwrap_or(nodes);
-    let open: Vec<&str> = pods.iter().filter(|pod| !pod.narrowed).map(|pod| pod.name.as_str()).collect();
+    // Where kube-scheduler looks for the resource itself, it finds no other nodes.
+    let resource = Resource::of(facts);
+    let is_narrowed =
+        |pod: &FpgaPod| pod.narrowed || (resource == Resource::Advertised && pod.requests_resource);
+    let open: Vec<&str> = pods.iter().filter(|pod| !is_narrowed(pod)).map(|pod| pod.name.as_str()).collect();
     vec![if sample == nodes {
         Finding::ok(CHECK, "kube-scheduler looks at all nodes")
     } else if !open.is_empty() {
@@ -147,6 +172,15 @@ pub fn sampling(facts: &Facts) -> Vec<Finding> {
             ),
             "Give each pod the required node affinity on fpga-scheduling.io/fpga-vendor (scheduler-config/README.md), or set \
              percentageOfNodesToScore: 100.",
+        )
+    } else if resource == Resource::Advertised && sample < with_boards.min(MOST_JUDGED) {
+        Finding::warning(
+            CHECK,
+            format!("a decision sees {sample} of the {with_boards} nodes with boards"),
+            "Our own scheduler can judge 300: a bitstream that few nodes hold may be with none of those that it sees.",
+            format!(
+                "Set scheduler.nodes of the chart to the number of nodes of the cluster, {nodes}, and upgrade."
+            ),
         )
     } else if with_boards > sample {
         Finding::note(
