@@ -119,25 +119,41 @@ static void read_path(struct evil *evil, const char *path)
     printf("read %s: %ld bytes\n", path, got);
 }
 
-static void look_at_processes(struct evil *evil)
+/* The files of a process that its owner may open. */
+static long open_files_of(struct evil *evil, const char *pid)
 {
     static const char *const FILES[] = { "environ", "mem", "root/", "fd/0" };
-    long words[WORDS];
+    long opened = 0;
+    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
+        char path[320];
+        snprintf(path, sizeof path, "/proc/%s/%s", pid, FILES[i]);
+        opened += open_path(evil, path) >= 0;
+    }
+    return opened;
+}
+
+static void look_at_processes(struct evil *evil)
+{
+    struct entry {
+        uint64_t inode, offset;
+        uint16_t length;
+        uint8_t type;
+        char name[];
+    };
+    long words[WORDS], folder = open_path(evil, "/proc"), processes = 0, opened = 0, got;
     long self = call(evil, words, SYS_getpid, 0, (const long[6]){ 0 }, "", 1);
-    long processes = 0, opened = 0;
-    for (long pid = 1; pid < 4096; pid++) {
-        char path[64];
-        /* The id of a thread names its process, too. */
-        snprintf(path, sizeof path, "/proc/%ld/task/%ld", self, pid);
-        if (open_path(evil, path) >= 0)
-            continue;
-        snprintf(path, sizeof path, "/proc/%ld", pid);
-        if (open_path(evil, path) < 0)
-            continue;
-        processes++;
-        for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
-            snprintf(path, sizeof path, "/proc/%ld/%s", pid, FILES[i]);
-            opened += open_path(evil, path) >= 0;
+    while ((got = call(evil, words, SYS_getdents64, 2, (const long[6]){ folder, DATA, BYTES - DATA, 0, 0, 0 }, "", 1)) > 0) {
+        char entries[BYTES];
+        memcpy(entries, (char *)words + DATA, (size_t)got);
+        for (long at = 0; at < got;) {
+            struct entry entry;
+            const char *name = entries + at + offsetof(struct entry, name);
+            memcpy(&entry, entries + at, sizeof entry);
+            at += entry.length;
+            if (name[0] < '0' || name[0] > '9' || strtol(name, NULL, 10) == self)
+                continue;
+            processes++;
+            opened += open_files_of(evil, name);
         }
     }
     printf("processes: %ld files of %ld opened\n", opened, processes);

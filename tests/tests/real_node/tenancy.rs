@@ -179,6 +179,7 @@ async fn a_hostile_kernel_reaches_nothing_and_takes_nothing_and_its_neighbour_co
         assert_eq!(number(&outcomes, &format!("open {path}")), -i64::from(libc::EACCES), "{path}");
     }
     assert!(outcomes["processes"].starts_with("0 files of "), "{outcomes:?}");
+    assert_ne!(outcomes["processes"], "0 files of 0 opened", "it sees that there are processes");
     for address in [&api_server["connect:".len()..], "169.254.169.254:80"] {
         assert_eq!(number(&outcomes, &format!("connect {address}")), -i64::from(libc::EPERM));
     }
