@@ -162,6 +162,8 @@ prop_compose! {
         (state.usage, state.reconfiguration) = (Millis::ZERO, Millis::ZERO);
         state.buckets.bucket = Millis(bucket);
         state.buckets.usage = slices.iter().map(|slice| Millis(slice % (most + 1))).collect();
+        let possible = |slice: &Millis| Millis(slice.0.min(most));
+        state.buckets.reconfiguration = state.buckets.reconfiguration.iter().map(possible).collect();
         state.buckets.trim();
         state
     }
