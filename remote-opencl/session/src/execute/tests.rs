@@ -1,4 +1,5 @@
-//! The contents of a buffer after a write of which the vendor has refused a part, over PoCL.
+//! The contents of a buffer after a write of which the vendor has refused a part, and commands that fail after they were
+//! enqueued, over PoCL.
 
 use super::{Executor, Measured, Notify};
 use crate::buffer::Buffer;
@@ -60,6 +61,15 @@ impl Setup {
 
     /// Runs a command to its end and returns its status.
     fn run(&mut self, event: u64, operation: Operation) -> i32 {
+        let item = self.item(event, Watched::Yes, operation);
+        let mut reports = self.start(vec![item]);
+        if reports.is_empty() {
+            reports = self.finish(event, 0);
+        }
+        status_of(event, &reports)
+    }
+
+    fn item(&self, event: u64, watched: Watched, operation: Operation) -> Item<Box<Body>> {
         let body = Body {
             queue: self.queue.clone(),
             operation,
@@ -68,30 +78,35 @@ impl Setup {
             hold: None,
             message: Arc::new(Budget::default().hold(0)),
             received_at: 0,
-            watched: Watched::Yes,
+            watched,
         };
-        let item = Item {
+        Item {
             event: EventId(event),
             queue: QueueId(1),
             order: QueueOrder::InOrder,
             fence: Fence::None,
             wait: Vec::new(),
             body: Ok(Box::new(body)),
-        };
-        let step = self.dependencies.flush([item]).unwrap();
+        }
+    }
+
+    /// Starts commands as one task.
+    fn start(&mut self, items: Vec<Item<Box<Body>>>) -> Vec<Report> {
+        let step = self.dependencies.flush(items).unwrap();
         let board = QuiesceLock::default();
         let used = board.enter().unwrap();
         let mut reports = Vec::new();
-        self.executor.start((TaskId(event), &used), step.ready, &mut self.dependencies, &mut reports);
-        if reports.is_empty() {
-            let (ended, status) = self.ends.recv_timeout(DEADLINE).unwrap();
-            assert_eq!(ended, EventId(event));
-            self.executor.finish(ended, status, &mut self.dependencies, &mut reports);
-        }
-        match reports.last() {
-            Some(Report::Ended(ended)) => ended.status,
-            other => panic!("{other:?}"),
-        }
+        self.executor.start((TaskId(1), &used), step.ready, &mut self.dependencies, &mut reports);
+        reports
+    }
+
+    /// Waits for the end of a command; `failure` is its status if it is negative, else the vendor's.
+    fn finish(&mut self, event: u64, failure: i32) -> Vec<Report> {
+        let (ended, status) = self.ends.recv_timeout(DEADLINE).unwrap();
+        assert_eq!(ended, EventId(event));
+        let mut reports = Vec::new();
+        self.executor.finish(ended, status.min(failure), &mut self.dependencies, &mut reports);
+        reports
     }
 
     fn write(&self, pieces: &[usize]) -> Operation {
@@ -102,6 +117,15 @@ impl Setup {
             source: Source::Pieces(pieces),
             size: SIZE,
         }
+    }
+}
+
+/// The status of the command in the only report.
+#[track_caller]
+fn status_of(event: u64, reports: &[Report]) -> i32 {
+    match reports {
+        [Report::Ended(ended)] if ended.event == EventId(event) && ended.earlier.is_empty() => ended.status,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -121,4 +145,21 @@ fn a_buffer_whose_first_write_was_taken_whole_needs_no_zeroes() {
     let whole = setup.write(&[SIZE / 2, SIZE / 2]);
     assert_eq!(setup.run(1, whole), 0);
     assert!(setup.buffer.own_contents().unwrap().is_none());
+}
+
+#[test]
+fn of_commands_before_one_that_failed_in_the_vendors_hands_the_client_is_told_apart() {
+    const OUT_OF_RESOURCES: i32 = -5;
+    let mut setup = Setup::new();
+    let items = [(1, Watched::No), (2, Watched::No), (3, Watched::Yes)].map(|(event, watched)| {
+        let write = setup.write(&[SIZE]);
+        setup.item(event, watched, write)
+    });
+    assert!(setup.start(items.into()).is_empty(), "all are running");
+    let failed = setup.finish(3, OUT_OF_RESOURCES);
+    assert_eq!(status_of(3, &failed), OUT_OF_RESOURCES);
+    // The last of the others has a callback of its own now, and the first is told with it.
+    let others = setup.finish(2, 0);
+    let [Report::Ended(ended)] = others.as_slice() else { panic!("{others:?}") };
+    assert_eq!((ended.event, ended.status, ended.earlier.as_slice()), (EventId(2), 0, &[EventId(1)][..]));
 }
