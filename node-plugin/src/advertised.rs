@@ -31,13 +31,16 @@ impl Offer {
     }
 }
 
-/// Keeps the offer up to date for ever.
+/// Keeps the offer up to date for ever. There is no offer before the first look at the boards.
 pub(crate) async fn keep(offer: Offer, mut boards: watch::Receiver<Boards>, per_board: u32) {
     let mut advertised = Advertised { vendor: offer.vendor, ..Advertised::default() };
+    // Who looks at the boards does so for ever.
+    let _ = boards.changed().await;
+    let mut is_first_offer = true;
     loop {
         let new = advertised.devices(&boards.borrow_and_update(), per_board, Instant::now());
         offer.devices.send_if_modified(|devices| {
-            let changed = *devices != new;
+            let changed = std::mem::take(&mut is_first_offer) || *devices != new;
             *devices = new;
             changed
         });
@@ -107,6 +110,20 @@ mod tests {
         let healthy = ["a-v0", "a-v1"].map(|id| (id.to_owned(), HEALTHY.to_owned()));
         assert_eq!(ids(&boards), healthy);
         assert_eq!(ids(&Boards { state: None, ..boards }), healthy, "a known board keeps its vendor");
+    }
+
+    #[tokio::test]
+    async fn there_is_no_offer_before_the_first_look_and_then_also_one_of_no_board() {
+        const DEADLINE: Duration = Duration::from_secs(30);
+        let (looks, boards) = watch::channel(Boards::default());
+        let (devices, mut offers) = watch::channel(Vec::new());
+        let keeping = tokio::spawn(keep(Offer { vendor: None, devices }, boards, 2));
+        tokio::task::yield_now().await;
+        assert!(!offers.has_changed().unwrap());
+        looks.send_replace(Boards::default());
+        tokio::time::timeout(DEADLINE, offers.changed()).await.unwrap().unwrap();
+        assert_eq!(offers.borrow().len(), 0);
+        keeping.abort();
     }
 
     #[test]

@@ -30,9 +30,10 @@ pub(crate) struct Boards {
     pub(crate) state: Option<NodeState>,
 }
 
-/// Looks at the boards for ever.
+/// Looks at the boards for ever. Tells the first look, and each one after it that has found something else.
 pub(crate) async fn watch(layout: Layout, collector: Endpoint, boards: watch::Sender<Boards>) {
     let mut said = None;
+    let mut is_first_look = true;
     loop {
         let state = collector::state(&collector).await;
         let problem = state.as_ref().err().map(ToString::to_string);
@@ -52,7 +53,7 @@ pub(crate) async fn watch(layout: Layout, collector: Endpoint, boards: watch::Se
         boards.send_if_modified(|boards| {
             let state = state.ok().or_else(|| boards.state.clone());
             let new = Boards::new(known, accepting, state);
-            let changed = *boards != new;
+            let changed = std::mem::take(&mut is_first_look) || *boards != new;
             *boards = new;
             changed
         });

@@ -49,6 +49,9 @@ enum End {
 impl Kubelet {
     /// Is registered for ever.
     pub(crate) async fn stay_registered(self) {
+        // An empty list before the first look at the boards would tell the kubelet that all instances are gone, and pods
+        // that are bound to the node would fail for good.
+        let _ = self.devices.clone().changed().await;
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         loop {
             match self.register_once().await {
