@@ -60,7 +60,7 @@ pub enum ImageError {
     Processor {
         /// The program.
         path: PathBuf,
-        /// Its processor.
+        /// The processor that the program is built for.
         processor: String,
     },
     /// The image lacks the program that it is to run.

@@ -66,7 +66,7 @@ pub struct Parts {
     pub programs: PathBuf,
     /// Folder of our client libraries.
     pub client_libraries: PathBuf,
-    /// Which of them an image takes.
+    /// Which client libraries an image takes.
     pub portability: ClientLibraries,
     /// kube-scheduler.
     pub kube_scheduler: PathBuf,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Pods per answer of the API server.
 const PAGE: u32 = 500;
-/// Most pods that the error names.
+/// Number of pods that the error names at most.
 const NAMED: usize = 10;
 
 /// Where to look, and for what.

@@ -25,9 +25,9 @@ pub struct BoardRequest<'a> {
 /// Whether a container asks for a second one of our resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherResources {
-    /// It asks for one resource only.
+    /// The container asks for one of our resources only.
     None,
-    /// It asks for more than one.
+    /// The container asks for more than one of our resources.
     Some,
 }
 

@@ -35,7 +35,7 @@ pub async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String>
 /// The Helm that `hack/helm.sh` built.
 ///
 /// # Errors
-/// It is missing.
+/// Helm was not built.
 pub fn helm() -> Result<PathBuf> {
     let program = repository().join("build/helm/helm");
     ensure!(program.exists(), "{} is missing. Run `make helm` (once)", program.display());

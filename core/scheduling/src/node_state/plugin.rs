@@ -20,7 +20,7 @@ pub struct PluginState {
     /// Whether the plugin reports in time.
     #[serde(rename = "late", default, skip_serializing_if = "Heartbeat::is_in_time")]
     pub heartbeat: Heartbeat,
-    /// Its last report.
+    /// The last report of the plugin.
     #[serde(flatten)]
     pub report: PluginReport,
 }

@@ -43,13 +43,13 @@ const FOREIGN_VARIABLES: [&str; 5] =
 /// What a board's manager is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is kept running.
+    /// The manager is kept running.
     Serve,
-    /// It ends when its sessions have, or after the time for a drain.
+    /// The manager ends when its sessions have, or after the time for a drain.
     Drain,
     /// As [`Self::Drain`]; then the board is forgotten.
     Vanish,
-    /// It ends at once.
+    /// The manager ends at once, with its sessions.
     EndAtOnce,
 }
 
@@ -81,9 +81,9 @@ enum StartError {
 /// Why a manager ends that was not told to.
 #[derive(Debug)]
 enum Ended {
-    /// The phase wanted it.
+    /// The phase said that the manager ends.
     Wanted,
-    /// It has ended by itself, or because it did not answer.
+    /// The manager has ended by itself, or was ended because it did not answer; with the reason.
     Failed(String),
 }
 

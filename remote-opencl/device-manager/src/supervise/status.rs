@@ -21,7 +21,7 @@ pub(super) enum State {
     Ending,
 }
 
-/// What is known of one board.
+/// The state of one board's manager, as metrics and `/readyz` tell it.
 #[derive(Debug, Clone)]
 pub(super) struct BoardStatus {
     pub(super) state: State,
@@ -31,7 +31,7 @@ pub(super) struct BoardStatus {
     pub(super) metrics: PathBuf,
 }
 
-/// What is known of all boards. Clones share it.
+/// The states of the managers of all boards; clones share one set of states.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Statuses(Arc<Mutex<All>>);
 
