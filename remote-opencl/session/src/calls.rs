@@ -216,7 +216,7 @@ impl Calls<'_> {
     fn device(&self, id: u64) -> ClResult<(Device, Option<Arc<SubDevice>>)> {
         if id & ID_BIT != 0 {
             let sub_device = self.objects.sub_device(id)?;
-            return Ok((sub_device.device, Some(sub_device)));
+            return Ok((sub_device.device.clone(), Some(sub_device)));
         }
         self.inventory.device(id).map(|device| (device, None)).ok_or(ClError::INVALID_DEVICE)
     }
@@ -252,7 +252,7 @@ impl Calls<'_> {
 /// The device of the context with this id.
 fn of_context(context: &Context, id: u64) -> ClResult<Device> {
     let device = context.devices.iter().find(|device| device.id == id);
-    device.copied().ok_or(ClError::INVALID_DEVICE)
+    device.cloned().ok_or(ClError::INVALID_DEVICE)
 }
 
 /// The reply to call `id`.

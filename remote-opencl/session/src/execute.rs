@@ -288,7 +288,7 @@ impl<N: Notify> Executor<N> {
         let succeeded = self.earlier_ended(task, &earlier, dependencies, reports);
         let told = direct.map_or(Told::No, |direct| direct.told());
         let moments = measured_from.map(|from| match enqueued.profile() {
-            Some(profile) if status == 0 => body.queue.moments(from, profile),
+            Some(profile) if status == 0 => body.queue.device.clock.moments(from, profile, clock::now_ns()),
             _ => Moments { queued: from, ..Moments::now() },
         });
         dependencies.ended(event, status);

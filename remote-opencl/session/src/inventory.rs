@@ -6,11 +6,12 @@ mod probe;
 
 pub use board_devices::{BoardDevices, InvalidBoardDevices, PciAddress};
 
+use crate::device_clock::DeviceClock;
 use bytes::Bytes;
 use fpga_protocol::segments::STORAGE_ALIGNMENT;
 use fpga_protocol::v1;
 use fpga_vendor::{self as vendor, DeviceId, LoadError, PlatformId};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Longest answer that is forwarded, in bytes.
 const MAX_INFO_BYTES: usize = 64 * 1024;
@@ -41,7 +42,7 @@ const DEVICE_HANDLES: &[u32] = &[
 ];
 
 /// A device, and the id by which all sessions refer to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Device {
     /// Id of the device in messages, from 1.
     pub id: u64,
@@ -49,6 +50,8 @@ pub struct Device {
     pub vendor: DeviceId,
     /// Index of the device's platform.
     pub platform: usize,
+    /// The vendor's clock of the device, which its sub-devices share.
+    pub(crate) clock: Arc<DeviceClock>,
 }
 
 /// The platforms and devices of a runtime.
@@ -107,7 +110,7 @@ impl Inventory {
         let mut devices = Vec::new();
         for vendor in of_board {
             let id = self.devices.len() as u64 + 1;
-            self.devices.push(Device { id, vendor, platform: self.platforms.len() });
+            self.devices.push(Device { id, vendor, platform: self.platforms.len(), clock: Arc::default() });
             devices.push(v1::Device { id, info: answers_of(vendor) });
         }
         if !devices.is_empty() {
@@ -141,7 +144,7 @@ impl Inventory {
     #[must_use]
     pub fn device(&self, id: u64) -> Option<Device> {
         let index = usize::try_from(id).ok()?.checked_sub(1)?;
-        self.devices.get(index).copied()
+        self.devices.get(index).cloned()
     }
 
     /// The name of the first platform.

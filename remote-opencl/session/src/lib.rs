@@ -20,6 +20,7 @@ pub mod config;
 pub mod confine;
 mod context;
 mod dependencies;
+mod device_clock;
 pub mod dispatcher;
 mod doze;
 mod execute;

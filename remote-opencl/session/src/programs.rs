@@ -160,7 +160,7 @@ fn choose(all: &[Device], ids: &[u64]) -> ClResult<Vec<Device>> {
     if ids.is_empty() {
         return Ok(all.to_vec());
     }
-    let find = |id: &u64| all.iter().find(|device| device.id == *id).copied();
+    let find = |id: &u64| all.iter().find(|device| device.id == *id).cloned();
     ids.iter().map(|id| find(id).ok_or(ClError::INVALID_DEVICE)).collect()
 }
 

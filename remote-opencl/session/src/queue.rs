@@ -3,13 +3,8 @@
 use crate::context::Context;
 use crate::dependencies::QueueOrder;
 use crate::inventory::Device;
-use crate::moments::Moments;
-use fpga_vendor::{self as vendor, ClResult, CommandProfile};
-use parking_lot::Mutex;
+use fpga_vendor::{self as vendor, ClResult};
 use std::sync::Arc;
-
-/// Maximum change, in nanoseconds, of a measured difference of the clocks that is taken for the duration of a call.
-const MAX_CLOCK_DRIFT: i64 = 1_000_000;
 
 /// A command queue.
 #[derive(Debug)]
@@ -26,8 +21,6 @@ pub struct Queue {
     pub times: Times,
     /// Whether the device runs kernels in a thread that waits for them.
     pub waiting: Waiting,
-    /// Offset from the vendor's clock to the manager's, in nanoseconds.
-    offset: Mutex<Option<i64>>,
 }
 
 /// Whether a client may read when the commands of a queue ran.
@@ -63,22 +56,6 @@ impl Queue {
         let profiling = properties & opencl_sys::CL_QUEUE_PROFILING_ENABLE != 0;
         let times = if profiling { Times::Shown } else { Times::Hidden };
         let waiting = if device.vendor.is_processors() { Waiting::Helps } else { Waiting::Waits };
-        Ok(Self { vendor, order, context, device, times, waiting, offset: Mutex::new(None) })
-    }
-
-    /// Translates the vendor's times to the manager's clock. All commands of the queue use one offset, so durations
-    /// stay exact; the offset changes only when the clocks have drifted by more than a millisecond.
-    #[must_use]
-    pub fn moments(&self, enqueued_at: u64, profile: CommandProfile) -> Moments {
-        let measured = enqueued_at.wrapping_sub(profile.queued).cast_signed();
-        let mut offset = self.offset.lock();
-        let kept = offset
-            .filter(|kept| (measured.wrapping_sub(*kept)).unsigned_abs() <= MAX_CLOCK_DRIFT.unsigned_abs());
-        let offset = *offset.insert(kept.unwrap_or(measured));
-        let ours = |moment: u64| moment.wrapping_add_signed(offset);
-        let queued = ours(profile.queued);
-        let submitted = ours(profile.submitted).max(queued);
-        let started = ours(profile.started).max(submitted);
-        Moments { queued, submitted, started, ended: ours(profile.ended).max(started) }
+        Ok(Self { vendor, order, context, device, times, waiting })
     }
 }

@@ -196,7 +196,13 @@ impl Reports {
         let held = usage.until.saturating_sub(usage.from);
         self.inner.metrics.slot_seconds.inc_by(held.as_secs_f64());
         if self.inner.trace.is_on() {
-            self.inner.trace.slot_used(usage.slot, &self.name_of(usage.bitstream), &usage.tenant, held);
+            self.inner.trace.slot_used(
+                usage.slot,
+                &self.name_of(usage.bitstream),
+                &usage.tenant,
+                usage.hold,
+                held,
+            );
         }
         let Some(reporter) = &self.inner.reporter else { return };
         let mut event = self.event(usage.bitstream, usage.slot, &usage.tenant);

@@ -37,7 +37,7 @@ impl Partition {
     /// The vendor's error; `CL_INVALID_VALUE` (-30) if there are fewer ids than parts, or an id is not one of a
     /// sub-device.
     pub fn new(
-        device: Device,
+        device: &Device,
         parent: Option<&Arc<SubDevice>>,
         properties: &[i64],
         ids: &[u64],
@@ -58,7 +58,12 @@ impl Partition {
             return Err(invalid);
         }
         let part = |(vendor, id): (vendor::SubDevice, &u64)| SubDevice {
-            device: Device { id: *id, vendor: vendor.id(), platform: device.platform },
+            device: Device {
+                id: *id,
+                vendor: vendor.id(),
+                platform: device.platform,
+                clock: Arc::clone(&device.clock),
+            },
             _vendor: vendor,
             _parent: parent.cloned(),
         };

@@ -94,9 +94,10 @@ impl Trace {
         self.say(events);
     }
 
-    /// Records that a task has just released a slot, which it had held for `held`.
-    pub fn slot_used(&self, slot: SlotIndex, what: &str, tenant: &Tenant, held: Duration) {
-        self.slot(slot, what, held, &json!({"tenant": tenant.as_str()}));
+    /// Records that a task has just released a slot, which it had held for `held`. `hold` counts the tasks that got
+    /// a slot, in the order of their starts.
+    pub fn slot_used(&self, slot: SlotIndex, what: &str, tenant: &Tenant, hold: u64, held: Duration) {
+        self.slot(slot, what, held, &json!({"tenant": tenant.as_str(), "hold": hold}));
     }
 
     /// Records a reconfiguration that has just ended.

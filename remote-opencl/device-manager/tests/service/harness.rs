@@ -9,6 +9,8 @@ mod client;
 mod manager;
 #[path = "harness/objects.rs"]
 mod objects;
+#[path = "harness/trace.rs"]
+mod trace;
 #[path = "harness/wire.rs"]
 pub mod wire;
 
@@ -16,6 +18,7 @@ pub use board::Board;
 pub use client::Client;
 pub use manager::Manager;
 pub use objects::{Ready, after, binaries_result, digest_of};
+pub use trace::traced;
 pub use wire::{encoded, hello, next, padded, raw, raw_bytes};
 
 use std::time::Duration;

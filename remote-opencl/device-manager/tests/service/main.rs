@@ -381,22 +381,13 @@ async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots
     let event = read.event;
     client.flush(vec![write, launch, read]).await;
     assert_eq!(client.completion(event).await.1, ints([2]));
-    // Another thread writes the file.
-    let deadline = Instant::now() + harness::DEADLINE;
-    let events = loop {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let whole = format!("{}]", text.trim_end().trim_end_matches(','));
-        let events: Vec<serde_json::Value> = serde_json::from_str(&whole).unwrap_or_default();
+    let events = harness::traced(&path, |events| {
         let ended = |name: &str| events.iter().any(|event| event["name"] == name && event["ph"] == "e");
         // In either order: a slot is free before the last answer is sent.
-        if events.iter().any(|event| event["cat"] == "slot")
+        events.iter().any(|event| event["cat"] == "slot")
             && ["write", "kernel", "read"].into_iter().all(ended)
-        {
-            break events;
-        }
-        assert!(Instant::now() < deadline, "{text}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    };
+    })
+    .await;
     for name in ["write", "kernel", "read"] {
         let of = |phase: &str| {
             events.iter().find(|event| event["name"] == name && event["ph"] == phase).expect(name)

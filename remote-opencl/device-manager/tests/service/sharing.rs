@@ -1,12 +1,14 @@
 //! Tenants that share a device: their shares (T-1) and their quotas.
 
 use crate::crowd::{Pair, WAIT_AND_SET, until_metrics};
-use crate::harness::{Client, Manager, Ready};
-use crate::{INCREASE, PROFILING, ints, scalar};
+use crate::harness::{Client, Manager, Ready, traced};
+use crate::{INCREASE, ints, scalar};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::kernel_arg::Value;
-use std::path::PathBuf;
+use serde_json::Value as Event;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Keeps one core busy for a time in proportion to `rounds`.
@@ -31,11 +33,10 @@ impl Spinner {
         Self { client, queue, kernel, buffer, rounds }
     }
 
-    /// A session whose queue has profiling. Its kernel, named `kernel`, is of another kind than those with other
-    /// names.
-    async fn profiled(mut client: Client, kernel: &str, rounds: u64) -> Self {
+    /// A session whose kernel, named `kernel`, is of another kind than those with other names.
+    async fn named(mut client: Client, kernel: &str, rounds: u64) -> Self {
         let context = client.context().await;
-        let queue = client.queue(context, PROFILING).await;
+        let queue = client.queue(context, 0).await;
         let program = client.source(context, &SPIN.replace("spin", kernel)).await;
         assert_eq!(client.build(program).await.0, 0);
         let kernel = client.kernel(program, kernel).await;
@@ -212,6 +213,8 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
 /// kind of task is the kernel and its range, without the arguments. So the tasks whose order is tested are short.
 async fn order_under(policy: &str, more: &[&str]) -> String {
     const ROUNDS: u64 = 300_000;
+    /// The task that holds the slot, and the one that ends it.
+    const HOLDERS_TASKS: usize = 2;
     // Alice's task is expected to be so long that the time that she waits does not make it the shortest.
     const EARLIER: [u64; 3] = [1000 * ROUNDS, 2000 * ROUNDS, ROUNDS];
     let names = ["alice", "bob", "carol"];
@@ -229,14 +232,17 @@ async fn order_under(policy: &str, more: &[&str]) -> String {
     );
     let (_tenants, path) = tenants_file(&text);
     let (tokens, tenants) = (folder.path().to_str().unwrap(), path.to_str().unwrap());
-    let args = [&["--slots", "1", "--tokens", tokens, "--tenants", tenants], more].concat();
+    let traces = tempfile::tempdir().unwrap();
+    let trace = traces.path().join("trace.json");
+    let args = ["--slots", "1", "--tokens", tokens, "--tenants", tenants, "--trace", trace.to_str().unwrap()];
+    let args = [&args, more].concat();
     let manager = Manager::start_in(&[("POCL_MAX_PTHREAD_COUNT", "4")], &args);
     let connect = async |name: &str| Client::with_token(manager.channel().await, &token(name)).await;
 
     let mut spinners = Vec::new();
     for name in names {
         let kernel = format!("spin_for_{name}");
-        spinners.push((name, Spinner::profiled(connect(name).await, &kernel, ROUNDS).await));
+        spinners.push((name, Spinner::named(connect(name).await, &kernel, ROUNDS).await));
     }
     let earlier = if policy == "sjf" { &EARLIER[..] } else { &[] };
     for ((_, spinner), rounds) in spinners.iter_mut().zip(earlier) {
@@ -259,22 +265,30 @@ async fn order_under(policy: &str, more: &[&str]) -> String {
     }
     holder.start(1, &[]).await;
     assert_eq!(holder.client.status(held).await, 0);
-    let mut started = Vec::new();
     for (which, event) in events {
-        let (name, spinner) = &mut spinners[which];
-        let (completion, _) = spinner.client.completion(event).await;
-        assert_eq!(completion.status, 0);
-        started.push((completion.started_ns, *name));
+        assert_eq!(spinners[which].1.client.status(event).await, 0);
     }
-    for name in names {
-        let tasks = if earlier.is_empty() { 2 } else { 3 };
-        let line = format!("fpga_device_manager_tenant_tasks_total{{tenant=\"{name}\"}} {tasks}");
-        manager.counts(&line).await;
-    }
-    until_metrics(&manager, 0, 0).await;
-    started.sort_unstable();
-    let names: Vec<&str> = started.iter().map(|(_, name)| *name).collect();
-    names.join(" ")
+    let earlier = earlier.len();
+    let order = order_of_starts(&trace, earlier + HOLDERS_TASKS + 2 * names.len()).await;
+    order[earlier..]
+        .iter()
+        .filter(|tenant| *tenant != "zoe")
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The tenants of `tasks` tasks in the order in which the dispatcher started them, from the uses of slots in a trace.
+async fn order_of_starts(trace: &Path, tasks: usize) -> Vec<String> {
+    let events = traced(trace, |events| uses_of_slots(events).count() == tasks).await;
+    let tenant_of = |args: &Event| args["tenant"].as_str().unwrap().to_owned();
+    let starts: BTreeMap<_, _> =
+        uses_of_slots(&events).map(|args| (args["hold"].as_u64(), tenant_of(args))).collect();
+    starts.into_values().collect()
+}
+
+fn uses_of_slots(events: &[Event]) -> impl Iterator<Item = &Event> {
+    events.iter().filter(|event| event["cat"] == "slot").map(|event| &event["args"])
 }
 
 /// All orders differ, so that a manager with another policy fails the test.

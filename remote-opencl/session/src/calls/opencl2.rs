@@ -38,7 +38,7 @@ impl Calls<'_> {
         create: &v1::CreateSubDevices,
     ) -> Result<Answered, CallError> {
         let partition = self.device(create.device).and_then(|(device, parent)| {
-            Partition::new(device, parent.as_ref(), &create.properties, &create.ids)
+            Partition::new(&device, parent.as_ref(), &create.properties, &create.ids)
         });
         let Partition { count, parts } = match partition {
             Ok(partition) => partition,

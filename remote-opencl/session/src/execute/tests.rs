@@ -51,7 +51,7 @@ impl Setup {
         // Read once: a runtime may list no device while another thread loads it.
         static INVENTORY: OnceLock<Inventory> = OnceLock::new();
         let device = INVENTORY.get_or_init(|| Inventory::read(BoardDevices::All).unwrap()).device(1).unwrap();
-        let context = Arc::new(Context::new(vec![device], Vec::new()).unwrap());
+        let context = Arc::new(Context::new(vec![device.clone()], Vec::new()).unwrap());
         let queue = Arc::new(Queue::new(context.clone(), device, 0).unwrap());
         let buffer = Arc::new(Buffer::new(context, opencl_sys::CL_MEM_READ_WRITE, SIZE).unwrap());
         let (sender, ends) = channel();

@@ -192,7 +192,7 @@ fn linkable(devices: &[Device], programs: &[&vendor::Program]) -> ClResult<Vec<D
         };
         match programs.iter().filter(is_compiled).count() {
             0 => {}
-            compiled if compiled == programs.len() => linkable.push(*device),
+            compiled if compiled == programs.len() => linkable.push(device.clone()),
             _ => return Err(ClError::INVALID_OPERATION),
         }
     }

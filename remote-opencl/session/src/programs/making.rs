@@ -88,11 +88,11 @@ impl Program {
         let mut digests = Vec::new();
         for binary in binaries {
             let device = context.devices.iter().find(|device| device.id == binary.device);
-            let device = *device.ok_or(ClError::INVALID_DEVICE)?;
-            if devices.contains(&device) {
+            let device = device.ok_or(ClError::INVALID_DEVICE)?;
+            if devices.iter().any(|other| other.id == device.id) {
                 return Err(ClError::INVALID_DEVICE);
             }
-            devices.push(device);
+            devices.push(device.clone());
             digests.push(digest(&binary.digest).ok_or(ClError::INVALID_VALUE)?);
         }
         let needs =
