@@ -142,6 +142,12 @@ impl Pair {
         self.client.flush(vec![launch]).await;
         event
     }
+
+    /// Sets the buffer's first integer to 1 without a task that needs a slot.
+    pub async fn write_flag(&mut self) {
+        let write = self.client.write(self.queues[1], self.buffer, ints([1])).await;
+        assert_eq!(self.client.run(write).await, 0);
+    }
 }
 
 pub async fn until_metrics(manager: &Manager, in_use: u32, waiting: u32) {

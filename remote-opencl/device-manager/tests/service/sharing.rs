@@ -9,7 +9,7 @@ use fpga_protocol::v1::kernel_arg::Value;
 use serde_json::Value as Event;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Keeps one core busy for a time in proportion to `rounds`.
 pub const SPIN: &str = "kernel void spin(global ulong *a, ulong rounds) {
@@ -30,17 +30,6 @@ struct Spinner {
 impl Spinner {
     async fn new(mut client: Client, rounds: u64) -> Self {
         let Ready { queue, kernel, buffer } = client.ready(SPIN, "spin", 8).await;
-        Self { client, queue, kernel, buffer, rounds }
-    }
-
-    /// A session whose kernel, named `kernel`, is of another kind than those with other names.
-    async fn named(mut client: Client, kernel: &str, rounds: u64) -> Self {
-        let context = client.context().await;
-        let queue = client.queue(context, 0).await;
-        let program = client.source(context, &SPIN.replace("spin", kernel)).await;
-        assert_eq!(client.build(program).await.0, 0);
-        let kernel = client.kernel(program, kernel).await;
-        let buffer = client.buffer(context, 8).await;
         Self { client, queue, kernel, buffer, rounds }
     }
 
@@ -96,13 +85,13 @@ async fn over_the_quota_of_memory_and_buffers_the_standards_errors_come_and_the_
     }
     drop(one);
     // The tenant gets a session's share back when the session has ended.
-    let deadline = std::time::Instant::now() + crate::harness::DEADLINE;
+    let deadline = Instant::now() + crate::harness::DEADLINE;
     loop {
         let (_, again) = create(&mut two, other, 1 << 20);
         if two.call(Method::CreateBuffer(again)).await.status == 0 {
             break;
         }
-        assert!(std::time::Instant::now() < deadline);
+        assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -166,9 +155,9 @@ async fn a_changed_file_counts_without_a_restart_and_a_broken_one_changes_nothin
     manager.counts("fpga_device_manager_settings_refusals_total 1").await;
     assert!(!allowed(&mut client).await);
     replace(&path, r#"{"policy": "sjf", "default": {"quota": {"memory": "4MiB"}}}"#);
-    let deadline = std::time::Instant::now() + crate::harness::DEADLINE;
+    let deadline = Instant::now() + crate::harness::DEADLINE;
     while !allowed(&mut client).await {
-        assert!(std::time::Instant::now() < deadline, "the new file does not count");
+        assert!(Instant::now() < deadline, "the new file does not count");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(manager.metrics_text().contains("fpga_device_manager_settings_changes_total 1"));
@@ -210,13 +199,8 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
 /// They arrive in this order, and each policy starts them in a different one.
 ///
 /// Under `sjf` each tenant has run a task before, from which the manager knows how long the tenant's kernel takes: a
-/// kind of task is the kernel and its range, without the arguments. So the tasks whose order is tested are short.
+/// kind of task is the kernel and its range, without the contents of buffers.
 async fn order_under(policy: &str, more: &[&str]) -> String {
-    const ROUNDS: u64 = 300_000;
-    /// The task that holds the slot, and the one that ends it.
-    const HOLDERS_TASKS: usize = 2;
-    // Alice's task is expected to be so long that the time that she waits does not make it the shortest.
-    const EARLIER: [u64; 3] = [1000 * ROUNDS, 2000 * ROUNDS, ROUNDS];
     let names = ["alice", "bob", "carol"];
     let folder = tempfile::tempdir().unwrap();
     let token = |name: &str| format!("token-of-{name}-0123456789");
@@ -239,26 +223,35 @@ async fn order_under(policy: &str, more: &[&str]) -> String {
     let manager = Manager::start_in(&[("POCL_MAX_PTHREAD_COUNT", "4")], &args);
     let connect = async |name: &str| Client::with_token(manager.channel().await, &token(name)).await;
 
-    let mut spinners = Vec::new();
+    let mut pairs = Vec::new();
     for name in names {
-        let kernel = format!("spin_for_{name}");
-        spinners.push((name, Spinner::named(connect(name).await, &kernel, ROUNDS).await));
+        let kernel = format!("wait_for_{name}");
+        let source = WAIT_AND_SET.replace("wait_for", &kernel);
+        pairs.push(Pair::of(connect(name).await, &source, [&kernel, "set"], 4).await);
     }
-    let earlier = if policy == "sjf" { &EARLIER[..] } else { &[] };
-    for ((_, spinner), rounds) in spinners.iter_mut().zip(earlier) {
-        spinner.rounds = *rounds;
-        let event = spinner.start().await;
-        assert_eq!(spinner.client.status(event).await, 0);
-        spinner.rounds = ROUNDS;
+    let [alice, bob, carol] = &mut pairs[..] else { panic!("three tenants") };
+    let mut earlier_tasks = 0;
+    if policy == "sjf" {
+        earlier_tasks = names.len();
+        // Alice's task is expected to be so long that the time that she waits does not make it the shortest.
+        let mut at_least = Duration::ZERO;
+        for pair in [carol, alice, bob] {
+            at_least = 2 * hold_slot(&manager, pair, at_least).await + Duration::from_millis(250);
+        }
+    } else {
+        for pair in [alice, bob, carol] {
+            pair.write_flag().await;
+        }
     }
+    // The flags are set from here on, so the tasks whose order is tested are short.
     until_metrics(&manager, 0, 0).await;
     let mut holder = Pair::of(connect("zoe").await, WAIT_AND_SET, ["wait_for", "set"], 4).await;
     let held = holder.start(0, &[]).await;
     until_metrics(&manager, 1, 0).await;
     let (mut waiting, mut events) = (0, Vec::new());
-    for (which, (_, spinner)) in spinners.iter_mut().enumerate() {
+    for (which, pair) in pairs.iter_mut().enumerate() {
         for _ in 0..2 {
-            events.push((which, spinner.start().await));
+            events.push((which, pair.start(0, &[]).await));
             waiting += 1;
             until_metrics(&manager, 1, waiting).await;
         }
@@ -266,16 +259,23 @@ async fn order_under(policy: &str, more: &[&str]) -> String {
     holder.start(1, &[]).await;
     assert_eq!(holder.client.status(held).await, 0);
     for (which, event) in events {
-        assert_eq!(spinners[which].1.client.status(event).await, 0);
+        assert_eq!(pairs[which].client.status(event).await, 0);
     }
-    let earlier = earlier.len();
-    let order = order_of_starts(&trace, earlier + HOLDERS_TASKS + 2 * names.len()).await;
-    order[earlier..]
-        .iter()
-        .filter(|tenant| *tenant != "zoe")
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(" ")
+    // Those of zoe, the one that holds the slot and the one that ends it, have their holds before the six.
+    let earlier_tasks = earlier_tasks + 2;
+    order_of_starts(&trace, earlier_tasks + 2 * names.len()).await.split_off(earlier_tasks).join(" ")
+}
+
+/// Runs a task that holds the slot for `at_least`. Returns a time for which the task held the slot at most.
+async fn hold_slot(manager: &Manager, pair: &mut Pair, at_least: Duration) -> Duration {
+    let before = Instant::now();
+    let held = pair.start(0, &[]).await;
+    until_metrics(manager, 1, 0).await;
+    tokio::time::sleep(at_least).await;
+    pair.write_flag().await;
+    assert_eq!(pair.client.status(held).await, 0);
+    until_metrics(manager, 0, 0).await;
+    before.elapsed()
 }
 
 /// The tenants of `tasks` tasks in the order in which the dispatcher started them, from the uses of slots in a trace.
