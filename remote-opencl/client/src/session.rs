@@ -23,8 +23,9 @@ use crate::error::{ClError, Result};
 use crate::memory::host_memory::Awaited;
 use crate::memory::segments::{Purpose, Range, SegmentCalls, Segments};
 use crate::wire::command_ring::RingReader;
+use crate::wire::features::{ManagerFeatures, RectCommands};
 use crate::wire::outbox::Outbox;
-use crate::wire::transport::{Connection, RectCommands, UnwatchedCommands};
+use crate::wire::transport::Connection;
 use adaptive_spin::AdaptiveSpin;
 use batch::Batch;
 use downloads::Downloads;
@@ -54,8 +55,7 @@ pub(crate) struct Session {
     releases: Mutex<v1::Release>,
     segments: Segments,
     ring: Option<Arc<RingReader>>,
-    rects: RectCommands,
-    unwatched: UnwatchedCommands,
+    features: ManagerFeatures,
     adaptive_spin: AdaptiveSpin,
     _channel: Channel,
 }
@@ -87,18 +87,8 @@ impl Session {
     /// The session of a new connection. Starts the task that reads from the connection, so it must be called inside
     /// the driver's runtime.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
-        let Connection {
-            outbox,
-            inbox,
-            platforms: _,
-            offset,
-            fd_channel,
-            buffers,
-            rects,
-            unwatched,
-            channel,
-            resumable,
-        } = connection;
+        let Connection { outbox, inbox, platforms: _, offset, fd_channel, features, channel, resumable } =
+            connection;
         let session = Arc::new(Self {
             generation: generation(),
             driver,
@@ -108,10 +98,9 @@ impl Session {
             lost: AtomicBool::new(false),
             state: Mutex::default(),
             releases: Mutex::default(),
-            segments: Segments::new(fd_channel, buffers),
+            segments: Segments::new(fd_channel, features.buffers),
             ring: inbox.ring.clone(),
-            rects,
-            unwatched,
+            features,
             adaptive_spin: AdaptiveSpin::default(),
             _channel: channel,
         });
@@ -141,7 +130,7 @@ impl Session {
 
     /// Whether the manager has commands on rectangles.
     pub(crate) fn takes_rects(&self) -> bool {
-        self.rects == RectCommands::Known
+        self.features.rects == RectCommands::Known
     }
 
     /// `Err(error)` if the session can't be used.

@@ -6,6 +6,7 @@ mod codec;
 pub(crate) mod command_ring;
 pub(crate) mod connection_race;
 mod credentials;
+pub(crate) mod features;
 pub(crate) mod handshake;
 pub(crate) mod inbox;
 pub(crate) mod keepalive;

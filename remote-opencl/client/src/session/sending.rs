@@ -6,8 +6,8 @@ use crate::base::clock::now_ns;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::session::driver::BackgroundWork;
+use crate::wire::features::UnwatchedCommands;
 use crate::wire::outgoing::Upload;
-use crate::wire::transport::UnwatchedCommands;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1::{self, call::Method, client_message::Kind};
 use prost::Message as _;
@@ -94,7 +94,7 @@ impl Session {
         let mut sent = Sent::No;
         if !state.batch.is_empty() {
             let mut taken = state.batch.take();
-            if self.unwatched == UnwatchedCommands::Known {
+            if self.features.unwatched == UnwatchedCommands::Known {
                 for (command, Enqueued { pending, .. }) in taken.flush.commands.iter_mut().zip(&taken.pending)
                 {
                     command.unwatched = Arc::strong_count(pending) == 1 && pending.goes_unwatched();

@@ -2,10 +2,10 @@
 
 use crate::base::clock::{Offset, now_ns};
 use crate::memory::fd_channel::{self, FdChannel};
-use crate::memory::segments::BufferPlacement;
 use crate::wire::address::ManagerAddress;
 use crate::wire::command_ring::{self, Futex};
 use crate::wire::connection_race::{ConnectionRace, HasSent};
+use crate::wire::features::ManagerFeatures;
 use crate::wire::handshake::{ConnectError, Handshake, hello};
 use crate::wire::inbox::Inbox;
 use crate::wire::keepalive::Keepalive;
@@ -32,28 +32,11 @@ pub(crate) struct Connection {
     pub(crate) offset: Offset,
     /// The channel over which descriptors of shared memory come; `None` if there is none.
     pub(crate) fd_channel: Option<FdChannel>,
-    /// Where buffers can lie.
-    pub(crate) buffers: BufferPlacement,
-    pub(crate) rects: RectCommands,
-    pub(crate) unwatched: UnwatchedCommands,
+    pub(crate) features: ManagerFeatures,
     /// Kept alive, since the connection may end with its last handle.
     pub(crate) channel: Channel,
     /// Everything needed to resume the session, if that is configured and the manager keeps the session.
     pub(crate) resumable: Option<ResumableConnection>,
-}
-
-/// Whether a manager has commands on rectangles of bytes. Managers before version 0.2 don't.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RectCommands {
-    Known,
-    Unknown,
-}
-
-/// Whether a manager may be told that nobody waits for a command. Managers before version 0.2 may not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UnwatchedCommands {
-    Known,
-    Unknown,
 }
 
 /// Resolves a TCP manager's name. Not done in the runtime, whose helper thread would take signals of the program.
@@ -105,24 +88,11 @@ async fn connect_alone(
     } else {
         None
     };
-    let buffers = BufferPlacement::of(&welcome);
-    let rects = if welcome.buffer_rects { RectCommands::Known } else { RectCommands::Unknown };
-    let unwatched =
-        if welcome.unwatched_commands { UnwatchedCommands::Known } else { UnwatchedCommands::Unknown };
+    let features = ManagerFeatures::of(&welcome);
     let inbox = Inbox { stream, ring: None };
     let platforms = welcome.platforms;
-    let mut connection = Connection {
-        outbox,
-        inbox,
-        platforms,
-        offset,
-        fd_channel,
-        buffers,
-        rects,
-        unwatched,
-        channel,
-        resumable,
-    };
+    let mut connection =
+        Connection { outbox, inbox, platforms, offset, fd_channel, features, channel, resumable };
     // A session that can be resumed has no ring, since only messages on the stream can be sent again.
     let ring_words = if connection.resumable.is_none() { welcome.ring_words } else { 0 };
     let futex = if welcome.ring_futex { Futex::Known } else { Futex::Unknown };

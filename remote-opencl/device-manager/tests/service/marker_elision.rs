@@ -17,10 +17,7 @@ fn marker(client: &mut Client, queue: u64) -> v1::Command {
 async fn what_waits_for_a_marker_behind_a_kernel_waits_for_the_kernel_and_all_end_once() {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
-    let context = client.context().await;
-    let program = client.source(context, INCREASE).await;
-    assert_eq!(client.build(program).await.0, 0);
-    let kernel = client.kernel(program, "increase").await;
+    let (context, kernel) = client.context_with(INCREASE, "increase").await;
     let buffer = client.buffer(context, 4096).await;
     // With profiling, each command is enqueued to the vendor.
     for properties in [0, PROFILING] {

@@ -70,10 +70,7 @@ async fn each_command_of_a_queue_with_profiling_or_without_an_order_is_told_by_i
     const OUT_OF_ORDER: u64 = 1;
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
-    let context = client.context().await;
-    let program = client.source(context, INCREASE).await;
-    assert_eq!(client.build(program).await.0, 0);
-    let kernel = client.kernel(program, "increase").await;
+    let (context, kernel) = client.context_with(INCREASE, "increase").await;
     let buffer = client.buffer(context, 4096).await;
     for properties in [PROFILING, OUT_OF_ORDER] {
         let ready = Ready { queue: client.queue(context, properties).await, kernel, buffer };
@@ -91,10 +88,7 @@ async fn each_command_of_a_queue_with_profiling_or_without_an_order_is_told_by_i
 async fn commands_of_two_queues_are_told_with_those_of_their_own_queue() {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
-    let context = client.context().await;
-    let program = client.source(context, INCREASE).await;
-    assert_eq!(client.build(program).await.0, 0);
-    let kernel = client.kernel(program, "increase").await;
+    let (context, kernel) = client.context_with(INCREASE, "increase").await;
     let mut readies = Vec::new();
     for _ in 0..2 {
         let (queue, buffer) = (client.queue(context, 0).await, client.buffer(context, 4096).await);
@@ -138,10 +132,8 @@ async fn the_failure_of_an_unwatched_command_is_told_and_hides_no_success_before
 async fn unwatched_commands_behind_a_user_event_that_fails_are_told_by_themselves() {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
-    let context = client.context().await;
-    let program = client.source(context, INCREASE).await;
-    assert_eq!(client.build(program).await.0, 0);
-    let (kernel, queue) = (client.kernel(program, "increase").await, client.queue(context, 0).await);
+    let (context, kernel) = client.context_with(INCREASE, "increase").await;
+    let queue = client.queue(context, 0).await;
     let ready = Ready { queue, kernel, buffer: client.buffer(context, 4096).await };
     let user_event = client.user_event(context).await;
     let first = unwatched(after(increase(&mut client, &ready), &[user_event]));

@@ -123,13 +123,17 @@ impl Client {
 
     /// A kernel of a source, a queue, and a buffer of `bytes` bytes.
     pub async fn ready(&mut self, source: &str, kernel: &str, bytes: u64) -> Ready {
+        let (context, kernel) = self.context_with(source, kernel).await;
+        let (queue, buffer) = (self.queue(context, 0).await, self.buffer(context, bytes).await);
+        Ready { queue, kernel, buffer }
+    }
+
+    /// A context, and a kernel of a source in it.
+    pub async fn context_with(&mut self, source: &str, kernel: &str) -> (u64, u64) {
         let context = self.context().await;
-        let queue = self.queue(context, 0).await;
         let program = self.source(context, source).await;
         assert_eq!(self.build(program).await.0, 0);
-        let kernel = self.kernel(program, kernel).await;
-        let buffer = self.buffer(context, bytes).await;
-        Ready { queue, kernel, buffer }
+        (context, self.kernel(program, kernel).await)
     }
 
     pub async fn user_event(&mut self, context: u64) -> u64 {
