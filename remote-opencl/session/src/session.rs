@@ -8,6 +8,7 @@ mod closing;
 mod ends;
 mod messages;
 mod on_board;
+mod serving;
 mod shared;
 mod tasks;
 mod violation;
@@ -26,7 +27,7 @@ use crate::includes::SessionIncludes;
 use crate::incoming::Incoming;
 use crate::locality::Locality;
 use crate::objects::Objects;
-use crate::outgoing::{Outgoing, STALL_TIMEOUT};
+use crate::outgoing::Outgoing;
 use crate::quiesce::InUse;
 use crate::quotas::{Account, Charge};
 use crate::report::Report;
@@ -43,16 +44,15 @@ use on_board::OnBoard;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, sleep_until};
-use tonic::Status;
+use tokio::time::Instant;
 
 /// Maximum number of inputs that are handled before reports are sent to the client.
 const MAX_ROUND: usize = 256;
 /// Error for a client that reads no messages.
 pub const READS_NOTHING: &str = "the client reads nothing, and the device manager can hold no more for it";
-/// Error for sessions that are open when the manager ends.
-/// The message of a session that ends because its token was revoked.
+/// Error for a session whose token was revoked.
 pub const REVOKED: &str = "the token of this session was revoked";
+/// Error for sessions that are open when the manager ends.
 const LAST_STATUS: &str =
     "the device manager ends, and does not wait for sessions longer than its --drain-timeout";
 /// Error for a client that does not continue a transfer while others wait for memory.
@@ -142,15 +142,6 @@ enum Ring {
     New(RingReceiver),
     /// Messages travel in the ring.
     InUse,
-}
-
-/// How the session's thread waits when nothing is to be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    /// For a short time on the command ring.
-    Doze,
-    /// In the runtime.
-    Sleep,
 }
 
 /// The owner of a session.
@@ -304,158 +295,5 @@ impl Session {
                 Bytes::new()
             }
         }
-    }
-
-    /// Serves the client until the end. Returns the status that ends the stream, or `None` if the client has ended
-    /// it without error.
-    async fn serve(
-        &mut self,
-        input: &mut UnboundedReceiver<Input>,
-        client: &mut WithRing<impl Incoming>,
-    ) -> Option<Status> {
-        let shutdown = self.shared.shutdown.clone();
-        let ending = shutdown.ending();
-        tokio::pin!(ending);
-        let budget = self.budget.clone();
-        let mut watch = None;
-        let look = tokio::time::sleep(STALL_TIMEOUT);
-        tokio::pin!(look);
-        let mut before = (self.outgoing.progress(), self.messages);
-        let doze = self.inbox.doze().clone();
-        let mut rest = Rest::Doze;
-        loop {
-            let looked = doze.look();
-            self.take_ends();
-            let listening = self.building == Building::No;
-            // The future is made before the check of the held memory, so that it reports all memory that is freed
-            // after the check.
-            let mut freed = budget.freed();
-            let mut full = self.is_full();
-            if (full || self.put_off.is_some()) && watch.is_none() {
-                watch = Some(budget.watch());
-                freed = budget.freed();
-                full = self.is_full();
-            }
-            let loading = self.loading.map(|loading| loading.until);
-            let board = self.shared.config.board.clone();
-            let open = board.is_open();
-            if open && board.is_whole() {
-                // Tasks that waited for the board may have missed its opening.
-                self.start_granted();
-            }
-            if open
-                && listening
-                && let Some(message) = self.put_off.take()
-            {
-                if let Err(violation) = self.message(message) {
-                    return Some(violation.status());
-                }
-                if self.put_off.is_none() {
-                    self.ring.attach_to(client);
-                    self.tell();
-                    continue;
-                }
-            }
-            let waits = self.put_off.is_some();
-            if !full && !waits {
-                watch = None;
-            }
-            let dozes = rest == Rest::Doze
-                && doze.is_possible()
-                && loading.is_none()
-                && open
-                && listening
-                && !full
-                && !waits;
-            tokio::select! {
-                biased;
-                Some(first) = input.recv() => {
-                    rest = Rest::Doze;
-                    self.take(first);
-                    for _ in 0..MAX_ROUND {
-                        match input.try_recv() {
-                            Ok(more) => self.take(more),
-                            Err(_) => break,
-                        }
-                    }
-                }
-                () = sleep_until(loading.unwrap_or_else(Instant::now)), if loading.is_some() => self.loaded(),
-                () = board.opened(), if !open => self.board_opened(),
-                message = client.next(), if listening && !full && !waits && open => match message {
-                    Ok(None) => return None,
-                    Ok(Some(message)) => {
-                        rest = Rest::Doze;
-                        if let Err(violation) = self.encoded(message) {
-                            return Some(violation.status());
-                        }
-                        self.ring.attach_to(client);
-                    }
-                    Err(status) => return Some(status),
-                },
-                () = self.outgoing.closed() => return None,
-                () = freed, if full || waits => {}
-                () = look.as_mut() => {
-                    let now = (self.outgoing.progress(), self.messages);
-                    if budget.is_wanted() {
-                        if before.0.is_stalled_at(now.0) {
-                            return Some(Status::resource_exhausted(READS_NOTHING));
-                        }
-                        if self.transfers.bytes() > 0 && before.1 == now.1 && !waits {
-                            return Some(Status::resource_exhausted(OWES_DATA));
-                        }
-                    }
-                    before = now;
-                    // A message that waits for memory is refused when it has waited for too long.
-                    look.as_mut().reset(Instant::now() + STALL_TIMEOUT);
-                }
-                () = &mut ending => {
-                    // The status is sent before the cleanup, since running tasks may never end, and the manager
-                    // then ends without them.
-                    self.outgoing.end(Status::unavailable(LAST_STATUS));
-                    return None;
-                }
-                // Nothing else is ready.
-                () = std::future::ready(()), if dozes => {
-                    // The next look at the ring finds an error again.
-                    let _ = client.doze(&doze, looked);
-                    rest = Rest::Sleep;
-                    continue;
-                }
-            }
-            if let Some(violation) = self.violation.take() {
-                return Some(violation.status());
-            }
-            if self.proof == Proof::Revoked {
-                // As above, the status does not wait for tasks.
-                self.outgoing.end(Status::unauthenticated(REVOKED));
-                return None;
-            }
-            self.tell();
-        }
-    }
-
-    /// Sends the reports to the client.
-    fn tell(&mut self) {
-        let trace = &self.shared.config.trace;
-        if trace.is_on() {
-            for report in &self.reports {
-                if let Report::Ended(ended) = report {
-                    trace.command(self.id, &self.tenant, ended);
-                }
-            }
-        }
-        self.outgoing.reports(&mut self.reports);
-    }
-
-    /// Whether the manager stops reading from the client because memory is short.
-    fn is_full(&self) -> bool {
-        self.budget.is_pressed() && !self.is_clients_turn()
-    }
-
-    /// Whether memory of the session can be freed only by another message of the client: one that sets the user
-    /// event for which commands wait, or one that continues a transfer or refers to it. Such a session never waits
-    /// for memory.
-    fn is_clients_turn(&self) -> bool {
-        self.dependencies.deferred() > 0 || self.transfers.bytes() > 0
     }
 }
