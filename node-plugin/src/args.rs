@@ -21,7 +21,8 @@ use std::collections::BTreeSet;
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::info;
 
@@ -106,6 +107,11 @@ pub struct Args {
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
+    /// Time after SIGTERM in which pods that are already bound to the node still get their boards, while the extender
+    /// places no new ones there. SIGINT or a second signal ends it.
+    #[arg(long, env = "FPGA_SHUTDOWN_DELAY", default_value = "5s", value_parser = fpga_net::duration::parse)]
+    shutdown_delay: Duration,
+
     #[command(flatten)]
     log: LogArgs,
 }
@@ -160,13 +166,15 @@ impl Args {
             tasks.spawn(kubelet.stay_registered());
         }
         tasks.spawn(boards::watch(layout, self.collector.clone(), boards_sender));
-        tasks.spawn(report::run(Arc::clone(&plugin), self.collector.clone()));
+        let (leaving, leaves) = oneshot::channel();
+        tasks.spawn(report::run(Arc::clone(&plugin), self.collector.clone(), leaves));
         tasks.spawn(revocation::run(plugin));
         info!(node = self.node_name, collector = %self.collector, "The plugin starts");
         tokio::select! {
             // No task ends by itself.
             ended = tasks.join_next() => bail!("a task of the plugin has ended: {ended:?}"),
-            _ = signals.next() => {}
+            // Without reports the extender rejects the node before the kubelet sees the end.
+            () = signals.until_ports_close(self.shutdown_delay, || drop(leaving)) => {}
         }
         info!("The plugin ends; containers keep their boards");
         Ok(())

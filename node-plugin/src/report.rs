@@ -7,13 +7,21 @@ use crate::plugin::Plugin;
 use fpga_hook::Endpoint;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 /// Pause between two reports. The collector takes a plugin for late after two missing ones.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reports for ever.
-pub(crate) async fn run(plugin: Arc<Plugin>, endpoint: Endpoint) {
+/// Reports until the sender of `leaves` is dropped, and then waits for ever: the collector takes the plugin for late.
+pub(crate) async fn run(plugin: Arc<Plugin>, endpoint: Endpoint, leaves: oneshot::Receiver<()>) {
+    tokio::select! {
+        () = report(plugin, endpoint) => {}
+        _ = leaves => std::future::pending().await,
+    }
+}
+
+async fn report(plugin: Arc<Plugin>, endpoint: Endpoint) {
     let mut said = None;
     loop {
         let problem = collector::report(&endpoint, &plugin.report()).await.err();

@@ -99,3 +99,8 @@ authorizer.group("fpga-scheduling.io").resource({{ .right | quote }}){{ .in }}.c
   has(c.resources.limits) && c.resources.limits.exists(k, k in {{ .resources }})
   || has(c.resources.requests) && c.resources.requests.exists(k, k in {{ .resources }})))
 {{- end }}
+
+{{/* How long sessions may go on when the device managers of a kind of boards end, in seconds. */}}
+{{- define "drainSeconds" -}}
+{{- if hasKey . "drainSeconds" }}{{ .drainSeconds }}{{ else }}30{{ end }}
+{{- end }}

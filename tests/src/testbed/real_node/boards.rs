@@ -192,7 +192,7 @@ impl Boards {
     /// The program can't be started.
     pub fn start_plugin(&mut self, node: &RealNode) -> Result<()> {
         let spec = process(node, "fpga-node-plugin", "fpga-node-plugin")?
-            .args(["--node-name", node.name(), "--collector", COLLECTOR])
+            .args(["--node-name", node.name(), "--collector", COLLECTOR, "--shutdown-delay", "0s"])
             .args(["--instances-per-board", &self.options.instances_per_board.to_string()])
             .args(self.options.vendor_resources.iter().flat_map(|vendor| ["--vendor-resources", vendor]))
             .arg("--library")
