@@ -5,130 +5,30 @@
 
 #[path = "real_node/installed.rs"]
 mod installed;
+#[path = "real_node/site.rs"]
+mod site;
 #[path = "real_node/states.rs"]
 mod states;
 #[path = "real_node/tenancy.rs"]
 mod tenancy;
+#[path = "real_node/upgrade.rs"]
+mod upgrade;
 #[path = "real_node/wishes.rs"]
 mod wishes;
 
 use fpga_tests::functions::Function;
-use fpga_tests::testbed::cluster::{Runtime, rbac};
-use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::http_client::HttpClient;
-use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
-use fpga_tests::testbed::real_node::{Boards, Image, RealNode, RealNodeSpec, RunMount};
+use fpga_tests::testbed::invoke::Case;
+use fpga_tests::testbed::real_node::{Boards, Image, RealNode, RealNodeSpec, RunMount, leftovers};
+use fpga_tests::testbed::restricted::{self, RestrictedPod};
 use fpga_tests::testbed::{artifacts, programs, wait};
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
-use serde_json::{Value, json};
+use site::{Site, create, delete, ready, sobel, start_plane};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
-
-/// A control plane whose pods are placed without the extender.
-async fn start_plane(nodes: &[&str]) -> ControlPlane {
-    let mut plane = ControlPlane::start(nodes).await.unwrap();
-    plane.start_scheduler(&SchedulerConfig::without_extender()).await.unwrap();
-    rbac::grant(&plane).await.unwrap();
-    plane
-}
-
-/// Makes a namespace that enforces Pod Security `restricted`, and returns its pods.
-async fn restricted_namespace(plane: &ControlPlane, name: &str) -> Api<Pod> {
-    let namespace: Namespace = serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
-    }))
-    .unwrap();
-    let namespaces: Api<Namespace> = Api::all(plane.client().clone());
-    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(plane.client().clone(), name);
-    wait::until("the namespace's service account", LONG, async || {
-        Ok(accounts.get_opt("default").await?.map(drop))
-    })
-    .await
-    .unwrap();
-    Api::namespaced(plane.client().clone(), name)
-}
-
-/// A pod that the namespace takes, with more fields for its only container.
-fn restricted_pod(name: &str, image: &Image, node: &str, more: &Value) -> Pod {
-    let mut container = json!({
-        "name": "main",
-        "image": image.name(),
-        "imagePullPolicy": "Never",
-        "securityContext": {
-            "allowPrivilegeEscalation": false,
-            "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    });
-    let fields = container.as_object_mut().unwrap();
-    fields.extend(more.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
-    serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 2,
-            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [container],
-        },
-    }))
-    .unwrap()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-/// Waits until the pod is ready and returns it.
-async fn ready(pods: &Api<Pod>, name: &str, node: &RealNode) -> Pod {
-    wait::until(&format!("the pod {name} to be ready"), LONG, async || {
-        node.check_running()?;
-        let pod = pods.get(name).await?;
-        anyhow::ensure!(is_ready(&pod), "{:?}", pod.status);
-        Ok(Some(pod))
-    })
-    .await
-    .unwrap()
-}
-
-/// An image with the Sobel function of tests/functions and the libraries that it and an OpenCL driver need, but with no
-/// OpenCL driver.
-fn sobel_image() -> Image {
-    let program = artifacts::functions().unwrap().join("sobel");
-    let driver = programs::built("libfpga_opencl_icd.so").unwrap();
-    let image = Image::new("localhost/sobel:1", "/sobel").file("/sobel", &program);
-    image.libraries_of(&program).unwrap().libraries_of(&driver).unwrap()
-}
-
-/// The fields of a container that runs the function: one line asks for a board, the others are the function's own.
-fn sobel_container() -> Value {
-    json!({
-        "resources": {"limits": {"fpga-scheduling.io/accelerated": 1}},
-        "env": [
-            {"name": "BITSTREAM", "value": "/run/fpga/bitstreams/sobel.bitstream"},
-            {"name": "PORT", "value": FUNCTION_PORT.to_string()},
-            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        ],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": FUNCTION_PORT}, "periodSeconds": 1},
-    })
-}
-
-/// The cgroups of this test program's nodes, and mounts of nodes.
-fn leftovers() -> Vec<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let mounts = mounts.lines().filter(|line| line.contains("/nodes/")).map(str::to_owned);
-    let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
-    let cgroups =
-        hierarchies.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
-    let cgroups = cgroups.map(|folder| folder.path().display().to_string());
-    let own = format!("fpga-test-node-{}-", std::process::id());
-    mounts.chain(cgroups.filter(|path| path.contains(&own))).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
@@ -146,23 +46,22 @@ async fn pods_in_restricted_namespaces_become_ready_on_two_real_nodes_and_nothin
         RealNode::start(spec("n2", 1, RunMount::NoExec), &plane),
     );
     let nodes = [one.unwrap(), two.unwrap()];
-    let pods = restricted_namespace(&plane, "careful").await;
+    let pods = restricted::namespace(plane.client(), "careful").await.unwrap();
     for node in &nodes {
         node.wait_ready().await.unwrap();
-        let pod = restricted_pod(&format!("on-{}", node.name()), &image, node.name(), &json!({}));
-        pods.create(&PostParams::default(), &pod).await.unwrap();
+        create(&pods, &RestrictedPod::new(&format!("on-{}", node.name()), &image).on(node.name())).await;
     }
     for node in &nodes {
         ready(&pods, &format!("on-{}", node.name()), node).await;
         assert!(node.machine().path("/var/lib/kubelet/device-plugins/kubelet.sock").exists());
     }
-    assert_ne!(leftovers(), [""; 0], "the nodes have cgroups");
+    assert_ne!(leftovers(std::process::id()), [""; 0], "the nodes have cgroups");
     let [one, two] = nodes;
     one.stop().await;
     // As after a panic.
     drop(two);
     plane.stop().await;
-    assert_eq!(leftovers(), [""; 0]);
+    assert_eq!(leftovers(std::process::id()), [""; 0]);
     assert!(!Path::new("/var/lib/kubelet/device-plugins/kubelet.sock").exists());
 }
 
@@ -183,18 +82,12 @@ async fn token_works(boards: &Boards, token: &str, vendors: &Path) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn one_line_gives_a_pod_in_a_restricted_namespace_a_board_and_its_token_dies_with_it() {
-    let plane = start_plane(&["n1"]).await;
-    let image = sobel_image();
-    let spec = RealNodeSpec { images: vec![image.clone()], ..RealNodeSpec::new("n1", 0) };
-    let node = RealNode::start(spec, &plane).await.unwrap();
-    node.wait_ready().await.unwrap();
-    let boards = Boards::start(&node, &plane, Runtime::from_env().unwrap(), &["dm0"]).await.unwrap();
-    let pods = restricted_namespace(&plane, "shop").await;
+    let site = Site::with_boards(&["dm0"]).await;
+    let boards = &site.boards;
+    let pods = site.namespace("shop").await;
 
-    let pod = restricted_pod("sobel", &image, "n1", &sobel_container());
     let applied = Instant::now();
-    pods.create(&PostParams::default(), &pod).await.unwrap();
-    let pod = ready(&pods, "sobel", &node).await;
+    let pod = site.start_sobel(&pods, "sobel").await;
     println!("apply to ready with a board: {} ms", applied.elapsed().as_millis());
     let address = pod.status.unwrap().pod_ip.unwrap();
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
@@ -206,50 +99,33 @@ async fn one_line_gives_a_pod_in_a_restricted_namespace_a_board_and_its_token_di
     let vendors = tempfile::tempdir().unwrap();
     let driver = programs::built("libfpga_opencl_icd.so").unwrap();
     std::fs::write(vendors.path().join("fpga.icd"), driver.display().to_string()).unwrap();
-    assert!(
-        token_works(&boards, token, vendors.path()).await,
-        "the token opens the board while the pod runs"
-    );
-    assert!(!token_works(&boards, "0123456789abcdef", vendors.path()).await, "another token does not");
+    assert!(token_works(boards, token, vendors.path()).await, "the token opens the board while the pod runs");
+    assert!(!token_works(boards, "0123456789abcdef", vendors.path()).await, "another token does not");
 
-    pods.delete("sobel", &DeleteParams::default()).await.unwrap();
-    wait::until("the pod to be gone", LONG, async || {
-        Ok(pods.get_opt("sobel").await?.is_none().then_some(()))
-    })
-    .await
-    .unwrap();
+    delete(&pods, "sobel").await;
     let gone = Instant::now();
     wait::until("the token to be dead", Duration::from_secs(5), async || {
-        Ok((!token_works(&boards, token, vendors.path()).await).then_some(()))
+        Ok((!token_works(boards, token, vendors.path()).await).then_some(()))
     })
     .await
     .unwrap();
     println!("pod gone to token dead: {} ms", gone.elapsed().as_millis());
     assert_eq!(boards.tokens("dm0", "shop"), [""; 0]);
-    assert_eq!(std::fs::read_dir(node.machine().path("/run/fpga/claims")).unwrap().count(), 0);
-    boards.stop(&node).await;
-    node.stop().await;
-    plane.stop().await;
+    assert_eq!(std::fs::read_dir(site.node.machine().path("/run/fpga/claims")).unwrap().count(), 0);
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn two_namespaces_with_one_user_id_are_two_tenants_and_each_pod_has_a_token_of_its_own() {
-    let plane = start_plane(&["n1"]).await;
-    let image = sobel_image();
-    let spec = RealNodeSpec { images: vec![image.clone()], ..RealNodeSpec::new("n1", 0) };
-    let node = RealNode::start(spec, &plane).await.unwrap();
-    node.wait_ready().await.unwrap();
-    let runtime = Runtime::from_env().unwrap();
-    let boards = Boards::start(&node, &plane, runtime, &["dm0", "dm1"]).await.unwrap();
+    let site = Site::with_boards(&["dm0", "dm1"]).await;
+    let boards = &site.boards;
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     let http = HttpClient::new(Duration::from_secs(10));
     for namespace in ["mill", "shop"] {
-        let pods = restricted_namespace(&plane, namespace).await;
+        let pods = site.namespace(namespace).await;
         for name in ["sobel-0", "sobel-1"] {
-            let pod = restricted_pod(name, &image, "n1", &sobel_container());
-            pods.create(&PostParams::default(), &pod).await.unwrap();
-            let pod = ready(&pods, name, &node).await;
+            let pod = site.start_sobel(&pods, name).await;
             case.invoke(&http, &pod.status.unwrap().pod_ip.unwrap()).await.unwrap();
         }
         // On which board a pod is depends on what is resident there by then.
@@ -266,9 +142,7 @@ async fn two_namespaces_with_one_user_id_are_two_tenants_and_each_pod_has_a_toke
         assert!(tenants.contains(&tasks), "{tasks} in {tenants}");
     }
     assert!(!tenants.contains("tenant=\"uid:"), "no user id is a tenant");
-    boards.stop(&node).await;
-    node.stop().await;
-    plane.stop().await;
+    site.close().await;
 }
 
 /// A part of a node that is killed and started again.
@@ -281,7 +155,8 @@ enum Part {
 }
 
 /// Kills the part and starts it again; afterwards the kubelet and the plugin know each other.
-async fn kill_and_start(part: Part, node: &mut RealNode, boards: &mut Boards) {
+async fn kill_and_start(part: Part, site: &mut Site) {
+    let Site { node, boards, .. } = site;
     let before = boards.registrations();
     match part {
         Part::Plugin => {
@@ -309,14 +184,8 @@ async fn kill_and_start(part: Part, node: &mut RealNode, boards: &mut Boards) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn after_each_part_of_a_node_was_killed_old_pods_go_on_and_new_ones_get_boards() {
-    let plane = start_plane(&["n1"]).await;
-    let image = sobel_image();
-    let spec = RealNodeSpec { images: vec![image.clone()], ..RealNodeSpec::new("n1", 0) };
-    let mut node = RealNode::start(spec, &plane).await.unwrap();
-    node.wait_ready().await.unwrap();
-    let mut boards = Boards::start(&node, &plane, Runtime::from_env().unwrap(), &["dm0"]).await.unwrap();
-    let (old_pods, new_pods) =
-        (restricted_namespace(&plane, "old").await, restricted_namespace(&plane, "new").await);
+    let mut site = Site::with_boards(&["dm0"]).await;
+    let (old_pods, new_pods) = (site.namespace("old").await, site.namespace("new").await);
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     let http = HttpClient::new(Duration::from_secs(10));
     let works = async |pods: &Api<Pod>, name: &str| {
@@ -328,48 +197,36 @@ async fn after_each_part_of_a_node_was_killed_old_pods_go_on_and_new_ones_get_bo
         .await
         .unwrap();
     };
-    old_pods
-        .create(&PostParams::default(), &restricted_pod("sobel", &image, "n1", &sobel_container()))
-        .await
-        .unwrap();
+    create(&old_pods, &sobel("sobel", &site.image)).await;
     works(&old_pods, "sobel").await;
-    let token = boards.tokens("dm0", "old");
+    let token = site.boards.tokens("dm0", "old");
     assert_eq!(token.len(), 1);
     for part in [Part::Plugin, Part::Manager, Part::Kubelet, Part::Containerd] {
         println!("{part:?} is killed");
-        kill_and_start(part, &mut node, &mut boards).await;
+        kill_and_start(part, &mut site).await;
         let name = format!("after-{part:?}").to_lowercase();
-        let new = restricted_pod(&name, &image, "n1", &sobel_container());
-        new_pods.create(&PostParams::default(), &new).await.unwrap();
+        create(&new_pods, &sobel(&name, &site.image)).await;
         works(&new_pods, &name).await;
         works(&old_pods, "sobel").await;
-        assert_eq!(boards.tokens("dm0", "old"), token, "the old pod keeps its token");
-        new_pods.delete(&name, &DeleteParams::default()).await.unwrap();
+        assert_eq!(site.boards.tokens("dm0", "old"), token, "the old pod keeps its token");
+        delete(&new_pods, &name).await;
         wait::until("the new pod's token to be revoked", LONG, async || {
-            Ok(boards.tokens("dm0", "new").is_empty().then_some(()))
+            Ok(site.boards.tokens("dm0", "new").is_empty().then_some(()))
         })
         .await
         .unwrap();
     }
-    boards.stop(&node).await;
-    node.stop().await;
-    plane.stop().await;
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn a_pod_waits_for_a_board_with_the_reason_also_while_the_plugin_is_killed() {
-    let plane = start_plane(&["n1"]).await;
-    let image = sobel_image();
-    let spec = RealNodeSpec { images: vec![image.clone()], ..RealNodeSpec::new("n1", 0) };
-    let node = RealNode::start(spec, &plane).await.unwrap();
-    node.wait_ready().await.unwrap();
-    let mut boards = Boards::start(&node, &plane, Runtime::from_env().unwrap(), &["dm0"]).await.unwrap();
-    let pods = restricted_namespace(&plane, "shop").await;
+    let mut site = Site::with_boards(&["dm0"]).await;
+    let pods = site.namespace("shop").await;
 
-    boards.kill_manager(0).await;
-    let pod = restricted_pod("sobel", &image, "n1", &sobel_container());
-    pods.create(&PostParams::default(), &pod).await.unwrap();
+    site.boards.kill_manager(0).await;
+    create(&pods, &sobel("sobel", &site.image)).await;
     let reason = wait::until("the pod's reason", LONG, async || {
         let status = pods.get("sobel").await?.status.unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
@@ -381,14 +238,13 @@ async fn a_pod_waits_for_a_board_with_the_reason_also_while_the_plugin_is_killed
     assert!(reason.contains("FPGA device is unhealthy"), "{reason}");
 
     // The kubelet tries again; the plugin is then in the midst of its waiting.
+    let Site { node, boards, .. } = &mut site;
     let before = boards.registrations();
     boards.kill_plugin().await;
-    boards.start_manager(&node, 0).await.unwrap();
-    boards.start_plugin(&node).unwrap();
+    boards.start_manager(node, 0).await.unwrap();
+    boards.start_plugin(node).unwrap();
     boards.wait_registered(before).await.unwrap();
-    ready(&pods, "sobel", &node).await;
+    ready(&pods, "sobel", node).await;
     assert_eq!(boards.tokens("dm0", "shop").len(), 1);
-    boards.stop(&node).await;
-    node.stop().await;
-    plane.stop().await;
+    site.close().await;
 }

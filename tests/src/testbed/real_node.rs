@@ -8,6 +8,7 @@ mod boards;
 mod cgroup;
 mod config;
 mod kubernetes_service;
+mod leftovers;
 mod machine;
 mod programs;
 mod shipped_images;
@@ -15,6 +16,7 @@ mod shipped_images;
 pub use boards::{BoardManager, Boards, PluginOptions};
 pub use fpga_images::Image;
 pub use kubernetes_service::KubernetesService;
+pub use leftovers::leftovers;
 pub use machine::{Machine, RunMount};
 pub use shipped_images::shipped_images;
 
@@ -75,6 +77,14 @@ impl RealNodeSpec {
 }
 
 impl RealNode {
+    /// Fails if this machine can't have nodes.
+    ///
+    /// # Errors
+    /// The error names all that is missing.
+    pub fn check_possible() -> Result<()> {
+        Programs::find().map(drop)
+    }
+
     /// Starts the node. `plane` must know its name. See [`RealNode::wait_ready`].
     ///
     /// # Errors
@@ -187,6 +197,14 @@ impl RealNode {
             std::fs::remove_file(&archive).context("can't remove the image's archive")?;
         }
         Ok(())
+    }
+
+    /// Gives an image of the node a second name. Both are as containerd has them, with a registry.
+    ///
+    /// # Errors
+    /// The node has no such image.
+    pub async fn tag_image(&self, image: &str, name: &str) -> Result<()> {
+        self.ctr(&["--namespace", "k8s.io", "images", "tag", image, name]).await
     }
 
     /// Runs ctr, containerd's command, on the node.

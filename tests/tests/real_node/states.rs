@@ -1,12 +1,12 @@
 //! States of a real node in which pods wait, fail for good, or are replaced: no instance left, no plugin, no node.
 
-use super::{
-    LONG, is_ready, ready, restricted_namespace, restricted_pod, sobel_container, sobel_image, start_plane,
-};
+use super::LONG;
+use super::site::{Site, node_spec, ready, sobel, sobel_image};
 use fpga_tests::testbed::cluster::{Runtime, rbac};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::http_client::HttpClient;
-use fpga_tests::testbed::real_node::{Boards, PluginOptions, RealNode, RealNodeSpec};
+use fpga_tests::testbed::real_node::{Boards, PluginOptions, RealNode};
+use fpga_tests::testbed::restricted::{self, is_ready};
 use fpga_tests::testbed::{extender, wait};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -48,15 +48,11 @@ async fn pods_wait_where_no_instance_is_left_or_no_plugin_and_one_that_is_bound_
     let config = SchedulerConfig::shipped(&extender::url(&plane, "")).unwrap();
     plane.start_scheduler(&config.with("ignoredByScheduler", "false").unwrap()).await.unwrap();
     let image = sobel_image();
-    let spec = RealNodeSpec { images: vec![image.clone()], ..RealNodeSpec::new("n1", 0) };
-    let node = RealNode::start(spec, &plane).await.unwrap();
+    let node = RealNode::start(node_spec(&image), &plane).await.unwrap();
     node.wait_ready().await.unwrap();
-    let pods = restricted_namespace(&plane, "shop").await;
+    let pods = restricted::namespace(plane.client(), "shop").await.unwrap();
     let create = async |name: &str, boards: u32| {
-        let mut container = sobel_container();
-        container["resources"]["limits"]["fpga-scheduling.io/accelerated"] = json!(boards);
-        let pod = restricted_pod(name, &image, "n1", &container);
-        pods.create(&PostParams::default(), &pod).await.unwrap();
+        super::create(&pods, &sobel(name, &image).boards("fpga-scheduling.io/accelerated", boards)).await;
     };
     let delete = async |name: &str| {
         pods.delete(name, &DeleteParams::default()).await.unwrap();
@@ -86,9 +82,9 @@ async fn pods_wait_where_no_instance_is_left_or_no_plugin_and_one_that_is_bound_
     pending_with(&pods, "third", "Insufficient fpga-scheduling.io/accelerated").await;
 
     // As if another scheduler had bound it at the same moment.
-    let mut raced = serde_json::to_value(restricted_pod("raced", &image, "n1", &sobel_container())).unwrap();
-    raced["spec"]["nodeName"] = json!("n1");
-    pods.create(&PostParams::default(), &serde_json::from_value(raced).unwrap()).await.unwrap();
+    let mut raced = sobel("raced", &image).pod().unwrap();
+    raced.spec.as_mut().unwrap().node_name = Some("n1".into());
+    pods.create(&PostParams::default(), &raced).await.unwrap();
     wait::until("the pod to fail", LONG, async || {
         let status = pods.get("raced").await?.status.unwrap_or_default();
         let failed = status.phase.as_deref() == Some("Failed");
@@ -125,22 +121,10 @@ async fn pods_wait_where_no_instance_is_left_or_no_plugin_and_one_that_is_bound_
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn after_a_reboot_a_controllers_pod_has_a_board_again_and_no_token_from_before_is_left_over() {
-    let plane = start_plane(&["n1"]).await;
-    let image = sobel_image();
-    let spec = RealNodeSpec { images: vec![image.clone()], ..RealNodeSpec::new("n1", 0) };
-    let node = RealNode::start(spec.clone(), &plane).await.unwrap();
-    node.wait_ready().await.unwrap();
-    let runtime = Runtime::from_env().unwrap();
-    let before = Boards::start(&node, &plane, runtime, &["dm0"]).await.unwrap();
-    let pods = restricted_namespace(&plane, "shop").await;
-    let mut template = serde_json::to_value(restricted_pod("", &image, "n1", &sobel_container())).unwrap();
-    template["metadata"] = json!({"labels": {"app": "sobel"}});
-    let set: ReplicaSet = serde_json::from_value(json!({
-        "metadata": {"name": "sobel"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "sobel"}}, "template": template},
-    }))
-    .unwrap();
-    let sets: Api<ReplicaSet> = Api::namespaced(plane.client().clone(), "shop");
+    let site = Site::with_boards(&["dm0"]).await;
+    let pods = site.namespace("shop").await;
+    let sets: Api<ReplicaSet> = Api::namespaced(site.plane.client().clone(), "shop");
+    let set = sobel("sobel", &site.image).replica_set(1).unwrap();
     sets.create(&PostParams::default(), &set).await.unwrap();
     let ready_pod = async || -> anyhow::Result<Option<Pod>> {
         Ok(pods.list(&ListParams::default()).await?.items.into_iter().find(is_ready))
@@ -152,14 +136,15 @@ async fn after_a_reboot_a_controllers_pod_has_a_board_again_and_no_token_from_be
         )
         .unwrap()
     };
-    assert_eq!(before.tokens("dm0", "shop").len(), 1);
+    assert_eq!(site.boards.tokens("dm0", "shop").len(), 1);
 
     // What lies under /run is gone with the machine; what lies under /var/lib stays.
-    drop(before);
+    let Site { plane, node, boards, image } = site;
+    drop(boards);
     node.stop().await;
-    let node = RealNode::start(spec, &plane).await.unwrap();
+    let node = RealNode::start(node_spec(&image), &plane).await.unwrap();
     assert!(!node.machine().path("/run/fpga").exists());
-    let boards = Boards::start(&node, &plane, runtime, &["dm0"]).await.unwrap();
+    let boards = Boards::start(&node, &plane, Runtime::from_env().unwrap(), &["dm0"]).await.unwrap();
     let again = wait::until("a pod of the controller to be ready after the reboot", 2 * LONG, async || {
         node.check_running()?;
         Ok(ready_pod().await?.filter(|pod| container(pod) != container(&first)))
@@ -174,7 +159,5 @@ async fn after_a_reboot_a_controllers_pod_has_a_board_again_and_no_token_from_be
     .unwrap();
     assert_eq!(tokens.len(), 1);
     assert!(is_ready(&pods.get(again.metadata.name.as_deref().unwrap()).await.unwrap()));
-    boards.stop(&node).await;
-    node.stop().await;
-    plane.stop().await;
+    Site { plane, node, boards, image }.close().await;
 }

@@ -1,18 +1,19 @@
 //! Tenants of one board on a real node, where managers run as their DaemonSet runs them: what a hostile kernel reaches,
 //! what a pod sees of others, and what becomes of sessions whose pod has ended.
 
-use super::{LONG, ready, restricted_namespace, restricted_pod, sobel_container, sobel_image, start_plane};
+use super::LONG;
+use super::site::{Site, SiteSpec, create, delete};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::Runtime;
-use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::invoke::Case;
-use fpga_tests::testbed::real_node::{Boards, Image, RealNode, RealNodeSpec};
+use fpga_tests::testbed::real_node::Image;
+use fpga_tests::testbed::restricted::RestrictedPod;
 use fpga_tests::testbed::{artifacts, programs, wait};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
-use serde_json::{Value, json};
+use kube::api::DeleteParams;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -24,46 +25,37 @@ use tokio::task::JoinHandle;
 /// Longest time from a pod's end to that of its token's sessions.
 const PROMISED: Duration = Duration::from_secs(5);
 
-/// A node with boards `test-0`, `test-1` and so on, and a control plane.
+/// A site whose boards `test-0`, `test-1` and so on have a supervisor.
 struct Tenancy {
-    plane: ControlPlane,
-    node: RealNode,
-    boards: Boards,
-    sobel: Image,
+    site: Site,
     hostile: Image,
 }
 
 impl Tenancy {
     async fn start(boards: usize, arguments: &[&str]) -> Self {
-        let plane = start_plane(&["n1"]).await;
-        let (sobel, hostile) = (sobel_image(), hostile_image());
-        let images = vec![sobel.clone(), hostile.clone()];
-        let node =
-            RealNode::start(RealNodeSpec { images, ..RealNodeSpec::new("n1", 0) }, &plane).await.unwrap();
-        node.wait_ready().await.unwrap();
+        let hostile = hostile_image();
         // Only PoCL builds kernels with machine code.
-        let mut programs = Boards::start(&node, &plane, Runtime::Pocl, &[]).await.unwrap();
-        programs.supervise(&node, "test", boards, arguments).await.unwrap();
-        Self { plane, node, boards: programs, sobel, hostile }
+        let (runtime, images) = (Runtime::Pocl, vec![hostile.clone()]);
+        let mut site = Site::open(SiteSpec { boards: &[], runtime, images, ..SiteSpec::default() }).await;
+        site.boards.supervise(&site.node, "test", boards, arguments).await.unwrap();
+        Self { site, hostile }
     }
 
     /// Starts a pod and returns its address when it is ready.
     async fn sobel(&self, pods: &Api<Pod>, name: &str) -> String {
-        let pod = restricted_pod(name, &self.sobel, "n1", &sobel_container());
-        pods.create(&PostParams::default(), &pod).await.unwrap();
-        ready(pods, name, &self.node).await.status.unwrap().pod_ip.unwrap()
+        self.site.start_sobel(pods, name).await.status.unwrap().pod_ip.unwrap()
     }
 
     /// Starts a pod that makes these attempts.
     async fn attempts(&self, pods: &Api<Pod>, name: &str, attempts: &[&str]) {
-        let pod = restricted_pod(name, &self.hostile, "n1", &hostile_container(attempts));
-        pods.create(&PostParams::default(), &pod).await.unwrap();
+        let pod = RestrictedPod::new(name, &self.hostile).on("n1").with("args", json!(attempts));
+        create(pods, &pod.boards("fpga-scheduling.io/accelerated", 1)).await;
     }
 
     /// Waits until the pod has written this line, and returns all of its lines: an attempt and what came of it.
     async fn outcomes(&self, namespace: &str, pod: &str, last: &str) -> BTreeMap<String, String> {
         let log = wait::until(&format!("{pod} to write {last:?}"), LONG, async || {
-            let log = self.node.container_log(namespace, pod, "main");
+            let log = self.site.node.container_log(namespace, pod, "main");
             anyhow::ensure!(!log.is_empty(), "the pod wrote nothing");
             anyhow::ensure!(log.contains(last), "{log}");
             Ok(Some(log))
@@ -80,13 +72,11 @@ impl Tenancy {
 
     async fn metrics(&self) -> String {
         let http = HttpClient::new(Duration::from_secs(10));
-        http.get(&self.boards.metrics_url(0)).await.unwrap().text()
+        http.get(&self.site.boards.metrics_url(0)).await.unwrap().text()
     }
 
     async fn stop(self) {
-        self.boards.stop(&self.node).await;
-        self.node.stop().await;
-        self.plane.stop().await;
+        self.site.close().await;
     }
 }
 
@@ -96,10 +86,6 @@ fn hostile_image() -> Image {
     let driver = programs::built("libfpga_opencl_icd.so").unwrap();
     let image = Image::new("localhost/hostile:1", "/machine_code").file("/machine_code", &program);
     image.libraries_of(&program).unwrap().libraries_of(&driver).unwrap()
-}
-
-fn hostile_container(attempts: &[&str]) -> Value {
-    json!({"resources": {"limits": {"fpga-scheduling.io/accelerated": 1}}, "args": attempts})
 }
 
 /// A function that is called again and again, with every answer verified.
@@ -154,13 +140,10 @@ async fn a_hostile_kernel_reaches_nothing_and_takes_nothing_and_its_neighbour_co
     let memory = ["--tenant-memory", "1GiB", "--tenant-memory-of-all", "3GiB", "--default-quota", quota];
     let arguments = [&memory[..], &["--abandoned-timeout", "2s"]].concat();
     let tenancy = Tenancy::start(1, &arguments).await;
-    let (shop, mill) = (
-        restricted_namespace(&tenancy.plane, "shop").await,
-        restricted_namespace(&tenancy.plane, "mill").await,
-    );
+    let (shop, mill) = (tenancy.site.namespace("shop").await, tenancy.site.namespace("mill").await);
     let neighbour = Neighbour::of(tenancy.sobel(&shop, "sobel").await);
 
-    let api_server = format!("connect:{}:6443", tenancy.plane.network().control_plane());
+    let api_server = format!("connect:{}:6443", tenancy.site.plane.network().control_plane());
     let paths = [
         "/run/fpga/tokens",
         "/run/fpga/tokens/test-0/shop",
@@ -208,7 +191,7 @@ async fn a_hostile_kernel_reaches_nothing_and_takes_nothing_and_its_neighbour_co
             line.strip_prefix("fpga_device_manager_tenant_processes_died_total{board=\"test-0\"} ")
         });
         anyhow::ensure!(died.is_some_and(|died| died.parse::<u32>().is_ok_and(|died| died >= 2)), "{died:?}");
-        anyhow::ensure!(tenancy.boards.tokens("test-0", "mill").is_empty());
+        anyhow::ensure!(tenancy.site.boards.tokens("test-0", "mill").is_empty());
         Ok(Some(()))
     })
     .await
@@ -222,10 +205,7 @@ async fn a_hostile_kernel_reaches_nothing_and_takes_nothing_and_its_neighbour_co
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn a_pod_sees_its_own_claim_alone_and_a_session_ends_with_the_pod_whose_token_it_showed() {
     let tenancy = Tenancy::start(1, &[]).await;
-    let (shop, mill) = (
-        restricted_namespace(&tenancy.plane, "shop").await,
-        restricted_namespace(&tenancy.plane, "mill").await,
-    );
+    let (shop, mill) = (tenancy.site.namespace("shop").await, tenancy.site.namespace("mill").await);
     let neighbour = Neighbour::of(tenancy.sobel(&shop, "sobel").await);
     let looks = [
         "list:/run/fpga",
@@ -252,7 +232,7 @@ async fn a_pod_sees_its_own_claim_alone_and_a_session_ends_with_the_pod_whose_to
     }
 
     // A copy of the token's value works on this node, for as long as its pod runs.
-    let tokens = tenancy.boards.tokens("test-0", "mill");
+    let tokens = tenancy.site.boards.tokens("test-0", "mill");
     let [token] = tokens.as_slice() else { panic!("one pod has {} tokens", tokens.len()) };
     let vendors = tempfile::tempdir().unwrap();
     let driver = programs::built("libfpga_opencl_icd.so").unwrap();
@@ -260,7 +240,7 @@ async fn a_pod_sees_its_own_claim_alone_and_a_session_ends_with_the_pod_whose_to
     let mut thief = tokio::process::Command::new(artifacts::opencl_programs().unwrap().join("machine_code"))
         .arg("endless")
         .env("OCL_ICD_VENDORS", vendors.path())
-        .env("FPGA_DEVICE_MANAGERS", format!("unix:{}", tenancy.boards.socket("test-0").display()))
+        .env("FPGA_DEVICE_MANAGERS", format!("unix:{}", tenancy.site.boards.socket("test-0").display()))
         .env("FPGA_TOKEN", token)
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -269,18 +249,13 @@ async fn a_pod_sees_its_own_claim_alone_and_a_session_ends_with_the_pod_whose_to
     let mut lines = BufReader::new(thief.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().unwrap(), "endless: runs");
 
-    mill.delete("looks", &DeleteParams::default()).await.unwrap();
-    wait::until("the pod to be gone", LONG, async || {
-        Ok(mill.get_opt("looks").await?.is_none().then_some(()))
-    })
-    .await
-    .unwrap();
+    delete(&mill, "looks").await;
     let gone = Instant::now();
     let line = tokio::time::timeout(PROMISED, lines.next_line()).await.expect("the session ends in time");
     println!("pod gone to session ended: {} ms", gone.elapsed().as_millis());
     let line = line.unwrap().unwrap();
     assert!(line.starts_with("endless: OpenCL error -"), "{line}");
-    assert_eq!(tenancy.boards.tokens("test-0", "mill"), [""; 0]);
+    assert_eq!(tenancy.site.boards.tokens("test-0", "mill"), [""; 0]);
     neighbour.answers_again().await;
     neighbour.stop().await;
     tenancy.stop().await;
@@ -298,10 +273,7 @@ async fn each_namespace_has_a_process_and_a_quota_of_its_own_also_where_all_pods
     )
     .unwrap();
     let tenancy = Tenancy::start(1, &["--tenants", file.to_str().unwrap()]).await;
-    let (shop, mill) = (
-        restricted_namespace(&tenancy.plane, "shop").await,
-        restricted_namespace(&tenancy.plane, "mill").await,
-    );
+    let (shop, mill) = (tenancy.site.namespace("shop").await, tenancy.site.namespace("mill").await);
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     let http = HttpClient::new(Duration::from_secs(30));
     for (pods, name) in [(&shop, "one"), (&shop, "two"), (&mill, "one")] {
@@ -311,7 +283,7 @@ async fn each_namespace_has_a_process_and_a_quota_of_its_own_also_where_all_pods
     // The mill has all the sessions that it may have; the shop, with the same user id, has two and may have more.
     tenancy.attempts(&mill, "second", &["own:/"]).await;
     let log = wait::until("the second pod of the mill to end", LONG, async || {
-        let log = tenancy.node.container_log("mill", "second", "main");
+        let log = tenancy.site.node.container_log("mill", "second", "main");
         Ok((!log.is_empty()).then_some(log))
     })
     .await

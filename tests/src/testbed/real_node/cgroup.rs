@@ -71,6 +71,14 @@ fn hierarchies(mounts: &str) -> Vec<PathBuf> {
     mounts.filter(below).map(|(path, _)| path.into()).collect()
 }
 
+/// The cgroups of the nodes that a program started, in one hierarchy.
+pub(super) fn of_program(hierarchy: &Path, program: u32) -> Vec<String> {
+    let prefix = format!("{PREFIX}{program}-");
+    let entries = std::fs::read_dir(hierarchy).into_iter().flatten().flatten();
+    let own = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    own.map(|entry| entry.path().display().to_string()).collect()
+}
+
 /// Removes the cgroups of test programs that do not run any more.
 fn remove_of_the_dead(hierarchy: &Path) {
     for entry in std::fs::read_dir(hierarchy).into_iter().flatten().flatten() {

@@ -1,0 +1,259 @@
+//! What an operator has: real nodes with boards, and our images on them, installed by the chart through Helm.
+
+use super::cluster::Runtime;
+use super::control_plane::{ControlPlane, SchedulerConfig};
+use super::http_client::HttpClient;
+use super::identity::Identity;
+use super::manifests::{NAMESPACE, helm};
+use super::programs::repository;
+use super::real_node::{Image, KubernetesService, RealNode, RealNodeSpec, RunMount, shipped_images};
+use super::{restricted, wait};
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+/// Longest time from a change by Helm to ready pods.
+const ROLL_OUT: Duration = Duration::from_secs(300);
+/// The folder of a node with bitstreams, as the chart has it.
+const BITSTREAMS: &str = "/var/lib/kube-fpga/bitstreams";
+/// Name of the release.
+const RELEASE: &str = "kube-fpga";
+/// Port of the extender for people.
+const EXTENDER_PORT: u16 = 9465;
+/// Port of the supervisor of device managers for metrics.
+const MANAGERS_PORT: u16 = 9462;
+const CHART: &str = "manifests/chart";
+const VALUES: [&str; 2] = ["--values", "manifests/values/pocl.yaml"];
+
+/// The specification of a cluster of real nodes.
+#[derive(Debug, Clone)]
+pub struct RealClusterSpec {
+    /// Name of each node, and whether programs below its `/run` can be executed.
+    pub nodes: Vec<(String, RunMount)>,
+    /// Images on the nodes besides ours.
+    pub images: Vec<Image>,
+    /// Values of the chart that differ from those for PoCL, such as `scheduler.replicas=1`.
+    pub values: Vec<String>,
+}
+
+/// A running cluster with the chart. Dropping it kills all programs.
+pub struct RealCluster {
+    // Fields are dropped in this order: nodes end before the API server that they talk to.
+    nodes: Vec<RealNode>,
+    _service: KubernetesService,
+    plane: ControlPlane,
+    http: HttpClient,
+}
+
+impl RealCluster {
+    /// Starts the control plane and the nodes, installs the chart, and waits until all of its pods are ready.
+    ///
+    /// # Errors
+    /// This machine can't have nodes, and the error names all that is missing; or a program does not start.
+    pub async fn start(spec: RealClusterSpec) -> Result<Self> {
+        RealNode::check_possible()?;
+        let names: Vec<&str> = spec.nodes.iter().map(|(name, _)| name.as_str()).collect();
+        let mut plane = ControlPlane::start(&names).await?;
+        plane.start_scheduler(&SchedulerConfig::without_extender()).await?;
+        let service = KubernetesService::start(&plane)?;
+        let http = HttpClient::new(Duration::from_secs(60));
+        let mut cluster = Self { nodes: Vec::new(), _service: service, plane, http };
+        let values = spec.values.iter().flat_map(|value| ["--set", value]);
+        let arguments: Vec<&str> = ["install", RELEASE, CHART, "--create-namespace"]
+            .into_iter()
+            .chain(VALUES)
+            .chain(values)
+            .collect();
+        cluster.helm(&arguments).await?;
+        let images = [shipped_images()?, spec.images].concat();
+        let starts = spec.nodes.into_iter().zip(0..).map(|((name, run_mount), index)| {
+            let spec = RealNodeSpec { run_mount, images: images.clone(), ..RealNodeSpec::new(&name, index) };
+            start_node(spec, &cluster.plane)
+        });
+        let nodes = futures::future::try_join_all(starts).await?;
+        cluster.nodes = nodes;
+        cluster.wait_rolled_out().await?;
+        Ok(cluster)
+    }
+
+    /// Runs Helm as the administrator. Returns its output.
+    ///
+    /// # Errors
+    /// Helm fails; the error has its output.
+    pub async fn helm(&self, arguments: &[&str]) -> Result<String> {
+        let output = tokio::process::Command::new(helm()?)
+            .args(arguments)
+            .args(["--namespace", NAMESPACE])
+            .current_dir(repository())
+            .env("KUBECONFIG", self.plane.kubeconfig(&Identity::Admin)?)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        ensure!(output.status.success(), "helm {arguments:?}: {text}");
+        Ok(text)
+    }
+
+    /// Upgrades the release to these values, and waits until all pods are those of the new revision and ready.
+    ///
+    /// # Errors
+    /// Helm fails, or the pods do not become ready.
+    pub async fn upgrade(&self, values: &[&str]) -> Result<()> {
+        let values = values.iter().flat_map(|value| ["--set", value]);
+        let arguments: Vec<&str> =
+            ["upgrade", RELEASE, CHART].into_iter().chain(VALUES).chain(values).collect();
+        self.helm(&arguments).await?;
+        self.wait_rolled_out().await
+    }
+
+    /// Goes back to the revision before, and waits like [`Self::upgrade`].
+    ///
+    /// # Errors
+    /// Helm fails, or the pods do not become ready.
+    pub async fn rollback(&self) -> Result<()> {
+        self.helm(&["rollback", RELEASE]).await?;
+        self.wait_rolled_out().await
+    }
+
+    /// Uninstalls the release.
+    ///
+    /// # Errors
+    /// Helm fails, for example because pods hold boards.
+    pub async fn uninstall(&self) -> Result<()> {
+        self.helm(&["uninstall", RELEASE]).await.map(drop)
+    }
+
+    /// Waits until every pod of the chart is ready and of the newest revision.
+    async fn wait_rolled_out(&self) -> Result<()> {
+        let client = self.plane.client();
+        let daemon_sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
+        wait::until("the chart's pods to be ready", ROLL_OUT, async || {
+            self.check_running()?;
+            let nodes = i32::try_from(self.nodes.len())?;
+            let sets = daemon_sets.list(&ListParams::default()).await?.items;
+            let deployments = deployments.list(&ListParams::default()).await?.items;
+            if sets.len() == 3
+                && sets.iter().all(|set| is_rolled_out(set, nodes))
+                && deployments.iter().all(has_rolled_out)
+            {
+                return Ok(Some(()));
+            }
+            let states = self.pods().list(&ListParams::default()).await?.items;
+            let states = states.iter().map(|pod| format!("{:?}: {}", pod.metadata.name, containers_of(pod)));
+            bail!("{}", states.collect::<Vec<_>>().join("\n"))
+        })
+        .await
+    }
+
+    /// The chart's pods.
+    #[must_use]
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.plane.client().clone(), NAMESPACE)
+    }
+
+    /// The URLs of a path on all replicas of the extender, for people.
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub async fn extender_urls(&self, path: &str) -> Result<Vec<String>> {
+        let addresses = self.addresses("fpga-scheduler-extender").await?;
+        Ok(addresses
+            .into_iter()
+            .map(|(_, address)| format!("http://{address}:{EXTENDER_PORT}{path}"))
+            .collect())
+    }
+
+    /// The URL of the metrics of the device managers of each node, by the node's name.
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub async fn managers_metrics_urls(&self) -> Result<Vec<(String, String)>> {
+        let addresses = self.addresses("fpga-device-manager").await?.into_iter();
+        Ok(addresses.map(|(node, ip)| (node, format!("http://{ip}:{MANAGERS_PORT}/metrics"))).collect())
+    }
+
+    /// Node and address of the pods of one of our programs.
+    async fn addresses(&self, program: &str) -> Result<Vec<(String, String)>> {
+        let of_program = ListParams::default().labels(&format!("app.kubernetes.io/name={program}"));
+        let pods = self.pods().list(&of_program).await?.items.into_iter();
+        Ok(pods.filter_map(|pod| Some((pod.spec?.node_name?, pod.status?.pod_ip?))).collect())
+    }
+
+    /// The nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[RealNode] {
+        &self.nodes
+    }
+
+    /// The control plane.
+    #[must_use]
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// The HTTP client of the cluster.
+    #[must_use]
+    pub fn http(&self) -> &HttpClient {
+        &self.http
+    }
+
+    /// Fails with the end of the log if a program that should run has ended.
+    ///
+    /// # Errors
+    /// A program has ended.
+    pub fn check_running(&self) -> Result<()> {
+        self.plane.check_running()?;
+        self.nodes.iter().try_for_each(RealNode::check_running)
+    }
+
+    /// Stops all programs.
+    pub async fn stop(self) {
+        let Self { nodes, plane, .. } = self;
+        futures::future::join_all(nodes.into_iter().map(RealNode::stop)).await;
+        plane.stop().await;
+    }
+}
+
+/// Starts a node of the kind that the PoCL values of the chart are for, with bitstreams.
+async fn start_node(spec: RealNodeSpec, plane: &ControlPlane) -> Result<RealNode> {
+    let node = RealNode::start(spec, plane).await?;
+    node.wait_ready().await?;
+    restricted::install_bitstreams(Runtime::Pocl, &node.machine().path(BITSTREAMS))
+        .context("can't install bitstreams")?;
+    let nodes: Api<Node> = Api::all(plane.client().clone());
+    let labels = json!({"metadata": {"labels": {"fpga-scheduling.io/fpga-vendor": Runtime::Pocl.vendor()}}});
+    nodes.patch(node.name(), &PatchParams::default(), &Patch::Merge(labels)).await?;
+    Ok(node)
+}
+
+fn is_rolled_out(set: &DaemonSet, nodes: i32) -> bool {
+    set.status.as_ref().is_some_and(|status| {
+        status.observed_generation == set.metadata.generation
+            && status.desired_number_scheduled == nodes
+            && status.updated_number_scheduled == Some(nodes)
+            && status.number_available == Some(nodes)
+    })
+}
+
+fn has_rolled_out(deployment: &Deployment) -> bool {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    deployment.status.as_ref().is_some_and(|status| {
+        status.observed_generation == deployment.metadata.generation
+            && [status.replicas, status.updated_replicas, status.available_replicas] == [wanted; 3]
+    })
+}
+
+/// What a pod's containers wait for or ended with.
+fn containers_of(pod: &Pod) -> String {
+    let Some(status) = &pod.status else { return "no status".into() };
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let states = containers
+        .map(|container| format!("{} ready={} {:?}", container.name, container.ready, container.state));
+    states.collect::<Vec<_>>().join("; ")
+}

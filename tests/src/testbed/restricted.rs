@@ -1,0 +1,205 @@
+//! Pods in namespaces that enforce Pod Security `restricted`, as users write them: a board is one line.
+
+use super::cluster::Runtime;
+use super::invoke::FUNCTION_PORT;
+use super::{artifacts, programs, wait};
+use crate::functions::Function;
+use anyhow::Result;
+use fpga_images::Image;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest time until a new namespace has its service account.
+const ACCOUNT: Duration = Duration::from_secs(60);
+
+/// Makes a namespace that enforces Pod Security `restricted`, and returns its pods.
+///
+/// # Errors
+/// The API server refuses the namespace, or no controller gives it a service account.
+pub async fn namespace(client: &Client, name: &str) -> Result<Api<Pod>> {
+    let namespace: Namespace = serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    }))?;
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+    wait::until("the namespace's service account", ACCOUNT, async || {
+        Ok(accounts.get_opt("default").await?.map(drop))
+    })
+    .await?;
+    Ok(Api::namespaced(client.clone(), name))
+}
+
+/// Whether the pod is ready.
+#[must_use]
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// A pod of one container that such a namespace takes, or a controller of such pods.
+#[derive(Debug, Clone)]
+pub struct RestrictedPod {
+    name: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    node: Option<String>,
+    container: Value,
+}
+
+impl RestrictedPod {
+    /// A pod called `name` that runs the image.
+    #[must_use]
+    pub fn new(name: &str, image: &Image) -> Self {
+        let container = json!({
+            "name": "main",
+            "image": image.name(),
+            "imagePullPolicy": "Never",
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        });
+        Self {
+            name: name.to_owned(),
+            labels: BTreeMap::from([("app".to_owned(), name.to_owned())]),
+            annotations: BTreeMap::new(),
+            node: None,
+            container,
+        }
+    }
+
+    /// A pod that serves a function with a board: one line asks for it, the others are the function's own.
+    #[must_use]
+    pub fn function(name: &str, function: Function, image: &Image) -> Self {
+        Self::new(name, image)
+            .boards("fpga-scheduling.io/accelerated", 1)
+            .with(
+                "env",
+                json!([
+                    {"name": "BITSTREAM", "value": format!("/run/fpga/bitstreams/{function}.bitstream")},
+                    {"name": "PORT", "value": FUNCTION_PORT.to_string()},
+                    {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                ]),
+            )
+            .with(
+                "readinessProbe",
+                json!({"httpGet": {"path": "/healthz", "port": FUNCTION_PORT}, "periodSeconds": 1}),
+            )
+    }
+
+    /// Asks for this number of boards by a resource.
+    #[must_use]
+    pub fn boards(self, resource: &str, number: u32) -> Self {
+        self.with("resources", json!({"limits": {resource: number}}))
+    }
+
+    /// Sets a field of the container.
+    #[must_use]
+    pub fn with(mut self, field: &str, value: Value) -> Self {
+        self.container[field] = value;
+        self
+    }
+
+    /// Adds a label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Adds an annotation.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Selects the node.
+    #[must_use]
+    pub fn on(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned());
+        self
+    }
+
+    /// The pod.
+    ///
+    /// # Errors
+    /// The fields are none of a pod.
+    pub fn pod(&self) -> Result<Pod> {
+        let mut pod = self.template();
+        pod["metadata"]["name"] = json!(self.name);
+        Ok(serde_json::from_value(pod)?)
+    }
+
+    /// A `ReplicaSet` of such pods.
+    ///
+    /// # Errors
+    /// The fields are none of a pod.
+    pub fn replica_set(&self, replicas: u32) -> Result<ReplicaSet> {
+        self.controller(replicas)
+    }
+
+    /// A Deployment of such pods.
+    ///
+    /// # Errors
+    /// The fields are none of a pod.
+    pub fn deployment(&self, replicas: u32) -> Result<Deployment> {
+        self.controller(replicas)
+    }
+
+    fn controller<C: DeserializeOwned>(&self, replicas: u32) -> Result<C> {
+        Ok(serde_json::from_value(json!({
+            "metadata": {"name": self.name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": self.name}},
+                "template": self.template(),
+            },
+        }))?)
+    }
+
+    fn template(&self) -> Value {
+        let mut spec = json!({
+            "terminationGracePeriodSeconds": 2,
+            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [self.container],
+        });
+        if let Some(node) = &self.node {
+            spec["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+        }
+        json!({"metadata": {"labels": self.labels, "annotations": self.annotations}, "spec": spec})
+    }
+}
+
+/// An image with a function of tests/functions and the libraries that it and an OpenCL driver need, but with no OpenCL
+/// driver.
+///
+/// # Errors
+/// The function does not build, or our driver is not built.
+pub fn function_image(function: Function) -> Result<Image> {
+    let program = artifacts::functions()?.join(function.name());
+    let driver = programs::built("libfpga_opencl_icd.so")?;
+    let entrypoint = format!("/{function}");
+    let image = Image::new(&format!("localhost/{function}:1"), &entrypoint).file(&entrypoint, &program);
+    Ok(image.libraries_of(&program)?.libraries_of(&driver)?)
+}
+
+/// Copies the bitstreams of all functions into a folder, for the nodes on which pods expect them.
+///
+/// # Errors
+/// A bitstream does not build, or can't be copied.
+pub fn install_bitstreams(runtime: Runtime, folder: &std::path::Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for bitstream in std::fs::read_dir(artifacts::bitstreams(runtime)?)? {
+        let bitstream = bitstream?;
+        std::fs::copy(bitstream.path(), folder.join(bitstream.file_name()))?;
+    }
+    Ok(())
+}
