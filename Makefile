@@ -2,6 +2,7 @@
 #
 #   RUNTIME=pocl|intel-fpga|intel-cpu   the OpenCL runtime below the device managers (default pocl)
 #   CTS=DIR                             a clone of KhronosGroup/OpenCL-CTS, for `make conformance`
+#   NODES=real                          the demo on real nodes, kubelet and containerd (as root, on Linux)
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
 
@@ -9,15 +10,18 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# What the demo needs of ours.
-DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd
-
-# What the tests on real nodes need of ours.
-NODE := fpga-collector fpga-device-manager fpga-node-plugin fpga-opencl-icd fpga-scheduler-extender
-
 RUNTIME ?= pocl
 BASELINE ?=
-export RUNTIME BASELINE CTS
+NODES ?= modelled
+export RUNTIME BASELINE CTS NODES
+
+# What the demo needs of ours, and beside it.
+DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd
+DEMO_NEEDS := setup control-plane
+ifeq ($(NODES),real)
+DEMO += fpga-node-plugin
+DEMO_NEEDS := node-possible $(DEMO_NEEDS) node helm
+endif
 
 .PHONY: help
 help: ## List the targets
@@ -78,13 +82,16 @@ test: setup control-plane helm lint build ## Everything that must pass: lint, un
 	    FPGA_TEST_RUNTIME=intel-cpu cargo test -p fpga-device-manager --test service -- hostile:: tenants::; \
 	fi
 
+.PHONY: node-possible
+node-possible: ## Say why this machine can't have real nodes, if it can't
+	@hack/node-possible.sh
+
 .PHONY: test-node
-test-node: setup control-plane node helm ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
-	cargo build $(foreach package,$(NODE),-p $(package))
-	cargo test -p fpga-tests --test real_node -- --ignored --test-threads=1
+test-node: node-possible setup control-plane node helm build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
+	cargo test --workspace --test real_node --test demo -- --ignored --test-threads=1
 
 .PHONY: demo
-demo: setup control-plane ## The whole loop on this machine, in under 3 minutes
+demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes
 	cargo build $(foreach package,$(DEMO),-p $(package))
 	target/debug/fpga-demo
 
