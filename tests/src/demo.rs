@@ -10,10 +10,10 @@ mod picture;
 mod plan;
 mod progress;
 mod snapshot;
+mod stage;
 mod summary;
 
-use crate::testbed::artifacts;
-use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use crate::testbed::cluster::Runtime;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use fpga_net::signals::Signals;
@@ -21,6 +21,7 @@ use functions::Functions;
 use invoker::Tally;
 use plan::Plan;
 use progress::Progress;
+use stage::{Nodes, StageSpec};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,8 +29,6 @@ use std::time::Duration;
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
-/// Names of the demo's nodes.
-const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 /// Interval at which the picture is drawn.
 const PERIOD: Duration = Duration::from_secs(5);
 /// The window of usage: 5 minutes, compressed like the trace, but not shorter than a person can follow.
@@ -41,9 +40,12 @@ const LAST: Duration = Duration::from_secs(30);
 /// Runs kube-fpga's whole loop on this machine and shows it.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [RUNTIME=intel-fpga] [BASELINE=1]"
+    after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [NODES=real] [RUNTIME=intel-fpga] [BASELINE=1]"
 )]
 pub struct Args {
+    /// The kind of nodes: `real` ones have a kubelet and containerd, run the images that the chart installs, and need root.
+    #[arg(long, env = "NODES", value_enum, default_value = "modelled")]
+    nodes: Nodes,
     /// Uses the weights 0-0-0, which leave the choice to kube-scheduler, for comparison. Any value but an empty one
     /// or 0 means yes.
     #[arg(long, env = "BASELINE", num_args = 0..=1, default_value = "", default_missing_value = "1")]
@@ -70,7 +72,7 @@ impl Args {
     pub async fn run(self) -> Result<ExitCode> {
         let mut signals = Signals::install().context("can't take signals")?;
         tokio::select! {
-            // On a signal this future is dropped; dropping the cluster kills all of its processes.
+            // On a signal this future is dropped; dropping the stage kills all of its processes.
             result = self.play() => result,
             signal = signals.next() => Ok(if signal == SignalKind::interrupt() {
                 stopped("Ctrl-C", 130)
@@ -81,40 +83,37 @@ impl Args {
     }
 
     async fn play(self) -> Result<ExitCode> {
-        let Self { baseline, weights, seconds, trace, picture } = self;
+        let Self { nodes, baseline, weights, seconds, trace, picture } = self;
         let weights = if matches!(baseline.as_str(), "" | "0") { weights } else { "0-0-0".to_owned() };
         let runtime = Runtime::from_env()?;
         let plan = Plan::read(trace.as_deref(), Duration::from_secs(seconds.into()))?;
+        let window = WINDOW.mul_f64(plan.scale()).max(SHORTEST_WINDOW);
+        let stage = StageSpec { nodes, runtime, weights: weights.clone(), window };
+        stage.check()?;
+        let window = stage.window();
         let progress = Progress::new();
         progress.say(&format!(
-            "kube-fpga demo: 3 nodes with a board each ({runtime}, 4 slots, 10 ms per reconfiguration), weights {weights}\n\
+            "kube-fpga demo: {}, weights {weights}\n\
              {} invocations of {} functions from {}, {:.0} s compressed into {seconds} s",
-            plan.invocations.len(), plan.trace_functions, plan.source, plan.span.as_secs_f64(),
+            stage.describe(),
+            plan.invocations.len(),
+            plan.trace_functions,
+            plan.source,
+            plan.span.as_secs_f64(),
         ));
 
-        progress.step("functions and bitstreams");
-        let functions_dir = artifacts::functions()?;
-        let bitstreams = artifacts::bitstreams(runtime)?;
-        progress.step("control plane, extender, three nodes with collector and device manager");
-        let window = WINDOW.mul_f64(plan.scale()).max(SHORTEST_WINDOW);
-        let board = |name| BoardSpec {
-            bitstreams: Some(bitstreams.clone()),
-            collector_args: collector_args(window),
-            ..BoardSpec::new(name, Some(runtime))
-        };
-        let cluster = Cluster::start(ClusterSpec {
-            boards: NODES.map(board).to_vec(),
-            weights: weights.clone(),
-            node_cache: NodeCache::Capable,
-            extender_away: ExtenderAway::Wait,
-            extender_args: Vec::new(),
-        })
-        .await?;
-        progress.say(&format!("    logs: {}", cluster.logs().display()));
+        progress.step(match nodes {
+            Nodes::Modelled => "control plane, extender, three nodes with collector and device manager",
+            Nodes::Real => {
+                "control plane, images, two nodes with kubelet and containerd, and the chart on them"
+            }
+        });
+        let stage = stage.start().await?;
+        progress.say(&format!("    logs: {}", stage.logs().display()));
         progress.step("deploying the functions, one after the other, each called a few times");
-        let functions = Functions::deploy(&cluster, runtime, &functions_dir, &bitstreams).await?;
+        let functions = Functions::deploy(&stage).await?;
         progress.step("a first picture through Sobel");
-        let size = functions.sobel_picture(&cluster, &picture).await?;
+        let size = functions.sobel_picture(&stage, &picture).await?;
         progress.say(&format!(
             "    {} ({} x {}), verified against the CPU",
             picture.display(),
@@ -133,28 +132,23 @@ impl Args {
                 Err(_) if Instant::now() > deadline => {
                     bail!("the invocations did not end within {LAST:?} after the trace; is a function stuck?")
                 }
-                Err(_) => progress.draw(&picture::draw(&snapshot::take(&cluster).await?, window, &tally)),
+                Err(_) => progress.draw(&picture::draw(&snapshot::take(&stage).await?, window, &tally)),
             }
-            cluster.check_running()?;
+            stage.check_running()?;
         };
         ended.context("the invoker failed")??;
         scaling.abort();
-        let last = snapshot::take(&cluster).await?;
+        let last = snapshot::take(&stage).await?;
         progress.draw(&picture::draw(&last, window, &tally));
         progress.step("stopping everything");
-        let decisions = functions.decisions(&cluster).await?;
-        cluster.stop().await;
+        let decisions = functions.decisions(&stage).await?;
+        stage.stop().await;
         let summary = summary::Summary::new(&weights, &last, &decisions, &tally);
         progress.say(&summary.to_string());
         progress.say(&format!("    picture              {}", picture.display()));
         progress.say(&format!("    the demo took        {:.0} s", progress.elapsed().as_secs_f64()));
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
-}
-
-fn collector_args(window: Duration) -> Vec<String> {
-    let window = format!("{}ms", window.as_millis());
-    ["--min-write-interval", "500ms", "--window", &window].map(str::to_owned).to_vec()
 }
 
 fn stopped(by: &str, code: u8) -> ExitCode {

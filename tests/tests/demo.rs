@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
 use fpga_tests::testbed::process::{Process, ProcessSpec};
+use fpga_tests::testbed::real_node::leftovers;
 use fpga_tests::testbed::wait;
 use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(120);
+/// Longest time that the demo may take on real nodes.
+const REAL: Duration = Duration::from_secs(300);
 
 struct Demo {
     process: Process,
@@ -17,10 +20,15 @@ struct Demo {
 
 impl Demo {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let spec = ProcessSpec::new("fpga-demo", env!("CARGO_BIN_EXE_fpga-demo"), dir.path().join("log"))
             .args(["--seconds", "5", "--picture"])
             .arg(dir.path().join("sobel.png"))
+            .args(arguments.iter().copied().map(String::from))
             // Put the run's folder below this one, so that its processes are recognized by their paths.
             .env("TMPDIR", dir.path().display().to_string());
         Self { process: Process::start(&spec).unwrap(), dir }
@@ -82,4 +90,32 @@ async fn interrupted_or_killed_it_leaves_no_process() {
         assert_eq!(status.code(), code, "{signal}");
         demo.assert_nothing_is_left().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root, runc and the CNI plugins: make test-node"]
+async fn on_real_nodes_it_succeeds_in_pods_and_leaves_nothing_and_neither_does_its_interruption() {
+    let demo = Demo::start_with(&["--nodes", "real"]);
+    let status = tokio::time::timeout(REAL, demo.process.wait()).await.unwrap();
+    let log = std::fs::read_to_string(demo.process.log()).unwrap();
+    assert!(status.success(), "{status}: {log}");
+    for word in ["2 real nodes", "verified results", "where the bitstream was", "score per node"] {
+        assert!(log.contains(word), "no {word} in {log}");
+    }
+    demo.assert_nothing_is_left().await;
+    assert_eq!(leftovers(demo.process.pid().unsigned_abs()), [""; 0]);
+
+    let demo = Demo::start_with(&["--nodes", "real"]);
+    let program = demo.process.pid();
+    wait::until("a node to start", REAL, async || {
+        demo.process.check_running()?;
+        Ok((!leftovers(program.unsigned_abs()).is_empty()).then_some(()))
+    })
+    .await
+    .unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(program), Signal::SIGINT).unwrap();
+    let status = tokio::time::timeout(LONG, demo.process.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(130));
+    demo.assert_nothing_is_left().await;
+    assert_eq!(leftovers(program.unsigned_abs()), [""; 0]);
 }

@@ -1,11 +1,10 @@
 //! The demo's functions in the cluster: their Deployments, their ready pods, and the node of each pod.
 
 use super::snapshot::{Decision, decision};
+use super::stage::Stage;
 use crate::functions::Function;
 use crate::functions::netpbm::Picture;
-use crate::testbed::cluster::{Cluster, Runtime};
-use crate::testbed::invoke::{Case, FUNCTION_PORT};
-use crate::testbed::workload::Workload;
+use crate::testbed::invoke::Case;
 use crate::testbed::{programs, wait};
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -52,55 +51,42 @@ pub(super) fn photograph() -> Result<Picture> {
 impl Functions {
     /// Deploys one replica of each function. Before the next function is deployed, each one is ready, has been called
     /// and is known to the extender, so that each placement has measurements to go by.
-    pub async fn deploy(
-        cluster: &Cluster,
-        runtime: Runtime,
-        programs: &Path,
-        bitstreams: &Path,
-    ) -> Result<Self> {
-        let deployments: Api<Deployment> = Api::default_namespaced(cluster.plane().client().clone());
+    pub async fn deploy(stage: &Stage) -> Result<Self> {
+        let deployments = stage.deployments();
         let endpoints = Endpoints::default();
-        let tracker = tokio::spawn(track(cluster.pods(), endpoints.clone())).abort_handle();
+        let tracker = tokio::spawn(track(stage.pods(), endpoints.clone())).abort_handle();
         let functions = Self { deployments, endpoints, tracker };
         for function in Function::ALL {
-            let program = programs.join(function.name()).display().to_string();
-            let workload = Workload::accelerated(function.name(), [program])
-                .requires("fpga-vendor", runtime.vendor())
-                .bitstreams(function.name())
-                .env("BITSTREAM", bitstreams.join(format!("{function}.bitstream")).display().to_string())
-                .env("PORT", FUNCTION_PORT.to_string())
-                .port(FUNCTION_PORT);
-            let deployment = serde_json::from_value(workload.deployment(1)).context("no deployment")?;
+            let deployment = stage.deployment(function)?;
             functions.deployments.create(&PostParams::default(), &deployment).await?;
-            functions.try_out(cluster, function).await?;
+            functions.try_out(stage, function).await?;
         }
         Ok(functions)
     }
 
-    async fn try_out(&self, cluster: &Cluster, function: Function) -> Result<()> {
+    async fn try_out(&self, stage: &Stage, function: Function) -> Result<()> {
         let what = format!("{function} to be ready");
         let address = wait::until(&what, DEPLOY, async || {
-            cluster.check_running()?;
+            stage.check_running()?;
             Ok(self.endpoints.next(function))
         });
         let address = address.await?;
         let case = Case::new(function, 64, 1)?;
         for _ in 0..3 {
-            case.invoke(cluster.http(), &address).await?;
+            case.invoke(stage.http(), &address).await?;
         }
-        let url = cluster.extender_url("/nodes");
         let quoted = format!("\"{function}\"");
         wait::until(&format!("the extender to know of {function}"), DEPLOY, async || {
-            Ok(cluster.http().get(&url).await?.text().contains(&quoted).then_some(()))
+            Ok(stage.known_nodes().await?.to_string().contains(&quoted).then_some(()))
         })
         .await
     }
 
     /// Sends the photograph to Sobel, checks the result and writes it as PNG. Returns width and height.
-    pub async fn sobel_picture(&self, cluster: &Cluster, path: &Path) -> Result<(usize, usize)> {
+    pub async fn sobel_picture(&self, stage: &Stage, path: &Path) -> Result<(usize, usize)> {
         let case = Case::with_input(Function::Sobel, photograph()?.to_netpbm())?;
         let address = self.endpoints.next(Function::Sobel).context("Sobel has no ready pod")?;
-        let invocation = case.invoke(cluster.http(), &address).await?;
+        let invocation = case.invoke(stage.http(), &address).await?;
         let picture = Picture::from_netpbm(&invocation.output)?;
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).with_context(|| format!("can't make {}", dir.display()))?;
@@ -120,11 +106,11 @@ impl Functions {
     }
 
     /// All placements of the run, as the extender explains them.
-    pub async fn decisions(&self, cluster: &Cluster) -> Result<Vec<Decision>> {
+    pub async fn decisions(&self, stage: &Stage) -> Result<Vec<Decision>> {
         let placed = self.endpoints.0.placed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut decisions = Vec::new();
         for (pod, node) in placed {
-            decisions.extend(decision(cluster, &pod, &node).await?);
+            decisions.extend(decision(stage, &pod, &node).await?);
         }
         Ok(decisions)
     }

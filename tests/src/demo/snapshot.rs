@@ -1,7 +1,7 @@
 //! The state of the running programs at one time: the nodes as the extender sees them, the pods, and the reasons for
 //! their placement.
 
-use crate::testbed::cluster::Cluster;
+use super::stage::Stage;
 use anyhow::Result;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
@@ -63,14 +63,13 @@ impl Decision {
 }
 
 /// Collects the state of all programs.
-pub(super) async fn take(cluster: &Cluster) -> Result<Snapshot> {
-    let known = cluster.http().get(&cluster.extender_url("/nodes")).await?.json()?;
+pub(super) async fn take(stage: &Stage) -> Result<Snapshot> {
+    let known = stage.known_nodes().await?;
     let mut nodes = Vec::new();
-    for board in &cluster.boards {
-        let name = board.spec().name.clone();
+    for (name, metrics_url) in stage.managers_metrics_urls().await? {
         let entries = known.as_array().map(Vec::as_slice).unwrap_or_default();
         let view = entries.iter().find(|entry| entry["name"] == name.as_str()).unwrap_or(&Value::Null);
-        let metrics = cluster.http().get(&board.manager_metrics_url()).await?;
+        let metrics = stage.http().get(&metrics_url).await?;
         nodes.push(NodeLine {
             freshness: view["freshness"].as_str().unwrap_or("unknown").to_owned(),
             usage_ms: view["known"]["usageMs"].as_u64().unwrap_or(0),
@@ -83,13 +82,13 @@ pub(super) async fn take(cluster: &Cluster) -> Result<Snapshot> {
         });
     }
     let mut pods = Vec::new();
-    for pod in cluster.pods().list(&ListParams::default()).await? {
+    for pod in stage.pods().list(&ListParams::default()).await? {
         let name = pod.name_any();
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
         let leaving = pod.metadata.deletion_timestamp.is_some();
         let phase = if leaving { "Leaving".to_owned() } else { phase };
-        let decision = if node.is_empty() { None } else { decision(cluster, &name, &node).await? };
+        let decision = if node.is_empty() { None } else { decision(stage, &name, &node).await? };
         pods.push(PodLine { name, node, phase, decision });
     }
     Ok(Snapshot { nodes, pods })
@@ -108,12 +107,9 @@ fn loaded(state: &Value) -> Vec<String> {
 }
 
 /// The extender's explanation; `None` if it doesn't remember the pod.
-pub(super) async fn decision(cluster: &Cluster, pod: &str, node: &str) -> Result<Option<Decision>> {
-    let answer = cluster.http().get(&cluster.extender_url(&format!("/explain/default/{pod}"))).await?;
-    if !answer.status.is_success() {
-        return Ok(None);
-    }
-    Ok(Some(Decision { node: node.to_owned(), scores: scores(&answer.json()?) }))
+pub(super) async fn decision(stage: &Stage, pod: &str, node: &str) -> Result<Option<Decision>> {
+    let explanation = stage.explanation(pod).await?;
+    Ok(explanation.map(|explanation| Decision { node: node.to_owned(), scores: scores(&explanation) }))
 }
 
 fn scores(explanation: &Value) -> Vec<Score> {

@@ -1,0 +1,262 @@
+//! The cluster on which the demo runs: modelled nodes, whose pods are processes of this machine, or real ones.
+
+use crate::functions::Function;
+use crate::testbed::artifacts;
+use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use crate::testbed::http_client::HttpClient;
+use crate::testbed::invoke::FUNCTION_PORT;
+use crate::testbed::real_cluster::{RealCluster, RealClusterSpec};
+use crate::testbed::real_node::{Image, RealNode, RunMount};
+use crate::testbed::restricted::{self, RestrictedPod};
+use crate::testbed::workload::Workload;
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Names of the nodes.
+const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
+/// Real nodes are two: each of them is a whole kubelet and containerd.
+const REAL_NODES: usize = 2;
+/// The window of usage that the chart's collectors have.
+const CHART_WINDOW: Duration = Duration::from_secs(300);
+
+/// The kind of nodes of a demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Nodes {
+    /// Stand-ins for kubelets, whose pods are processes of this machine; any user can run them.
+    Modelled,
+    /// Kubelets with containerd, whose pods are containers of images; needs root.
+    Real,
+}
+
+/// What a stage needs to know.
+#[derive(Debug, Clone)]
+pub(super) struct StageSpec {
+    pub nodes: Nodes,
+    pub runtime: Runtime,
+    pub weights: String,
+    /// The window of usage, where it can be chosen.
+    pub window: Duration,
+}
+
+/// A running cluster. Dropping it kills all programs.
+pub(super) enum Stage {
+    Modelled { cluster: Box<Cluster>, functions: PathBuf, bitstreams: PathBuf, runtime: Runtime },
+    Real { cluster: Box<RealCluster>, images: Vec<Image> },
+}
+
+impl StageSpec {
+    /// Fails if this machine can't have such a stage.
+    pub fn check(&self) -> Result<()> {
+        if self.nodes == Nodes::Real {
+            ensure!(
+                self.runtime == Runtime::Pocl,
+                "the demo on real nodes has an image for PoCL only; write RUNTIME=pocl, or NODES=modelled"
+            );
+            RealNode::check_possible()?;
+        }
+        Ok(())
+    }
+
+    /// The boards, in words.
+    pub fn describe(&self) -> String {
+        let number = if self.nodes == Nodes::Real { REAL_NODES } else { NODES.len() };
+        let kind = if self.nodes == Nodes::Real { "real nodes" } else { "nodes" };
+        format!("{number} {kind} with a board each ({}, 4 slots, 10 ms per reconfiguration)", self.runtime)
+    }
+
+    /// The window of usage.
+    pub fn window(&self) -> Duration {
+        if self.nodes == Nodes::Real { CHART_WINDOW } else { self.window }
+    }
+
+    /// Starts the programs, and waits until pods can be placed.
+    pub async fn start(&self) -> Result<Stage> {
+        match self.nodes {
+            Nodes::Modelled => self.start_modelled().await,
+            Nodes::Real => self.start_real().await,
+        }
+    }
+
+    async fn start_modelled(&self) -> Result<Stage> {
+        let (functions, bitstreams) = (artifacts::functions()?, artifacts::bitstreams(self.runtime)?);
+        let board = |name| BoardSpec {
+            bitstreams: Some(bitstreams.clone()),
+            collector_args: collector_args(self.window),
+            ..BoardSpec::new(name, Some(self.runtime))
+        };
+        let cluster = Cluster::start(ClusterSpec {
+            boards: NODES.map(board).to_vec(),
+            weights: self.weights.clone(),
+            node_cache: NodeCache::Capable,
+            extender_away: ExtenderAway::Wait,
+            extender_args: Vec::new(),
+        })
+        .await?;
+        Ok(Stage::Modelled { cluster: Box::new(cluster), functions, bitstreams, runtime: self.runtime })
+    }
+
+    async fn start_real(&self) -> Result<Stage> {
+        let images = Function::ALL.into_iter().map(restricted::function_image).collect::<Result<Vec<_>>>()?;
+        let cluster = RealCluster::start(RealClusterSpec {
+            nodes: NODES
+                .iter()
+                .take(REAL_NODES)
+                .map(|name| ((*name).to_owned(), RunMount::Executable))
+                .collect(),
+            images: images.clone(),
+            values: vec![format!("extender.config={}", extender_config(&self.weights)?)],
+        })
+        .await?;
+        restricted::namespace(cluster.plane().client(), Stage::REAL_NAMESPACE).await?;
+        Ok(Stage::Real { cluster: Box::new(cluster), images })
+    }
+}
+
+impl Stage {
+    /// Namespace of the functions on real nodes; it enforces Pod Security `restricted`.
+    const REAL_NAMESPACE: &str = "functions";
+
+    /// A Deployment of a function that asks for a board.
+    pub fn deployment(&self, function: Function) -> Result<Deployment> {
+        match self {
+            Self::Modelled { functions, bitstreams, runtime, .. } => {
+                let program = functions.join(function.name()).display().to_string();
+                let bitstream = bitstreams.join(format!("{function}.bitstream")).display().to_string();
+                let workload = Workload::accelerated(function.name(), [program])
+                    .requires("fpga-vendor", runtime.vendor())
+                    .bitstreams(function.name())
+                    .env("BITSTREAM", bitstream)
+                    .env("PORT", FUNCTION_PORT.to_string())
+                    .port(FUNCTION_PORT);
+                Ok(serde_json::from_value(workload.deployment(1))?)
+            }
+            Self::Real { images, .. } => {
+                let mut pairs = Function::ALL.into_iter().zip(images);
+                let (_, image) =
+                    pairs.find(|(of, _)| *of == function).context("a function without an image")?;
+                RestrictedPod::function(function.name(), function, image)
+                    .annotation("fpga-scheduling.io/bitstreams", function.name())
+                    .deployment(1)
+            }
+        }
+    }
+
+    /// The nodes as the extender knows them; `Null` if no extender answers.
+    pub async fn known_nodes(&self) -> Result<Value> {
+        for url in self.extender_urls("/nodes").await? {
+            if let Ok(answer) = self.http().get(&url).await
+                && answer.status.is_success()
+            {
+                return answer.json();
+            }
+        }
+        Ok(Value::Null)
+    }
+
+    /// The extender's explanation of a pod's placement; `None` if no replica remembers the pod.
+    pub async fn explanation(&self, pod: &str) -> Result<Option<Value>> {
+        let path = format!("/explain/{}/{pod}", self.namespace());
+        for url in self.extender_urls(&path).await? {
+            if let Ok(answer) = self.http().get(&url).await
+                && answer.status.is_success()
+            {
+                return Ok(Some(answer.json()?));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn extender_urls(&self, path: &str) -> Result<Vec<String>> {
+        match self {
+            Self::Modelled { cluster, .. } => Ok(vec![cluster.extender_url(path)]),
+            Self::Real { cluster, .. } => cluster.extender_urls(path).await,
+        }
+    }
+
+    /// Name of each node, and the URL of its device managers' metrics.
+    pub async fn managers_metrics_urls(&self) -> Result<Vec<(String, String)>> {
+        match self {
+            Self::Modelled { cluster, .. } => {
+                let boards = cluster.boards.iter();
+                Ok(boards.map(|board| (board.spec().name.clone(), board.manager_metrics_url())).collect())
+            }
+            Self::Real { cluster, .. } => cluster.managers_metrics_urls().await,
+        }
+    }
+
+    /// The functions' Deployments.
+    pub fn deployments(&self) -> Api<Deployment> {
+        Api::namespaced(self.client().clone(), self.namespace())
+    }
+
+    /// The functions' pods.
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client().clone(), self.namespace())
+    }
+
+    fn namespace(&self) -> &'static str {
+        match self {
+            Self::Modelled { .. } => "default",
+            Self::Real { .. } => Self::REAL_NAMESPACE,
+        }
+    }
+
+    fn client(&self) -> &Client {
+        match self {
+            Self::Modelled { cluster, .. } => cluster.plane().client(),
+            Self::Real { cluster, .. } => cluster.plane().client(),
+        }
+    }
+
+    /// The HTTP client of the cluster.
+    pub fn http(&self) -> &HttpClient {
+        match self {
+            Self::Modelled { cluster, .. } => cluster.http(),
+            Self::Real { cluster, .. } => cluster.http(),
+        }
+    }
+
+    /// The folder of the logs.
+    pub fn logs(&self) -> PathBuf {
+        match self {
+            Self::Modelled { cluster, .. } => cluster.logs(),
+            Self::Real { cluster, .. } => cluster.plane().run_dir().path().join("logs"),
+        }
+    }
+
+    /// Fails with the end of the log if a program that should run has ended.
+    pub fn check_running(&self) -> Result<()> {
+        match self {
+            Self::Modelled { cluster, .. } => cluster.check_running(),
+            Self::Real { cluster, .. } => cluster.check_running(),
+        }
+    }
+
+    /// Stops all programs.
+    pub async fn stop(self) {
+        match self {
+            Self::Modelled { cluster, .. } => cluster.stop().await,
+            Self::Real { cluster, .. } => cluster.stop().await,
+        }
+    }
+}
+
+fn collector_args(window: Duration) -> Vec<String> {
+    let window = format!("{}ms", window.as_millis());
+    ["--min-write-interval", "500ms", "--window", &window].map(str::to_owned).to_vec()
+}
+
+/// The extender's settings file with these weights of locality, usage and reconfiguration.
+fn extender_config(weights: &str) -> Result<String> {
+    let parts: Vec<&str> = weights.split('-').collect();
+    let [locality, usage, reconfiguration] = parts[..] else {
+        anyhow::bail!("{weights} are no weights; write three of them, for example 1-2-2");
+    };
+    Ok(format!("weights:\n  locality: {locality}\n  usage: {usage}\n  reconfiguration: {reconfiguration}\n"))
+}
