@@ -28,6 +28,28 @@ async fn pending_with(pods: &Api<Pod>, name: &str, text: &str) {
     .unwrap();
 }
 
+/// Waits for a pod with this label `app` for which the condition holds, and returns its name.
+async fn pod_of(pods: &Api<Pod>, app: &str, holds: impl Fn(&Pod) -> bool) -> String {
+    let of_app = ListParams::default().labels(&format!("app={app}"));
+    wait::until(&format!("a pod of {app}"), LONG, async || {
+        let pod = pods.list(&of_app).await?.items.into_iter().find(&holds);
+        Ok(pod.and_then(|pod| pod.metadata.name))
+    })
+    .await
+    .unwrap()
+}
+
+/// Binds the pod to the node, as a scheduler does.
+async fn bind(pods: &Api<Pod>, pod: &str, node: &str) {
+    let binding = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    pods.create_subresource::<_, Value>("binding", pod, &PostParams::default(), &binding).await.unwrap();
+}
+
 /// The reason why the extender rejects n1 for a pod with this annotation; `None` if it does not.
 async fn rejection(http: &HttpClient, plane: &ControlPlane) -> anyhow::Result<Option<String>> {
     let resources = json!({"limits": {"fpga-scheduling.io/accelerated": "1"}});
@@ -78,24 +100,27 @@ async fn pods_wait_where_no_instance_is_left_or_no_plugin_and_one_that_is_bound_
     })
     .await
     .unwrap();
-    create("third", 1).await;
-    pending_with(&pods, "third", "Insufficient fpga-scheduling.io/accelerated").await;
-
-    // As if another scheduler had bound it at the same moment.
-    let mut raced = sobel("raced", &image).pod().unwrap();
-    raced.spec.as_mut().unwrap().node_name = Some("n1".into());
-    pods.create(&PostParams::default(), &raced).await.unwrap();
+    // As if another scheduler had bound a controller's pod at the same moment. The controller makes another one.
+    let sets: Api<ReplicaSet> = Api::namespaced(plane.client().clone(), "shop");
+    let set = sobel("third", &image).replica_set(1).unwrap();
+    sets.create(&PostParams::default(), &set).await.unwrap();
+    let third = pod_of(&pods, "third", |pod| pod.spec.is_some()).await;
+    pending_with(&pods, &third, "Insufficient fpga-scheduling.io/accelerated").await;
+    bind(&pods, &third, "n1").await;
     wait::until("the pod to fail", LONG, async || {
-        let status = pods.get("raced").await?.status.unwrap_or_default();
+        let status = pods.get(&third).await?.status.unwrap_or_default();
         let failed = status.phase.as_deref() == Some("Failed");
         Ok((failed && status.reason.as_deref() == Some("UnexpectedAdmissionError")).then_some(()))
     })
     .await
     .unwrap();
+    let is_another = |pod: &Pod| pod.metadata.name.as_ref() != Some(&third);
+    let replacement = pod_of(&pods, "third", is_another).await;
+    pending_with(&pods, &replacement, "Insufficient fpga-scheduling.io/accelerated").await;
 
     delete("second").await;
-    ready(&pods, "third", &node).await;
-    delete("third").await;
+    ready(&pods, &replacement, &node).await;
+    sets.delete("third", &DeleteParams::default()).await.unwrap();
     let freed = wait::until("the extender to know of the free instance", LONG, async || {
         Ok(rejection(&http, &plane).await?.is_none().then_some(()))
     });

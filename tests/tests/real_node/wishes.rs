@@ -1,10 +1,12 @@
 //! What pods ask for on a real node: several boards, boards of a vendor, boards that are not there.
 
 use super::LONG;
-use super::site::{Site, SiteSpec, create, ready, sobel};
+use super::site::{Site, SiteSpec, create, delete, ready, sobel};
+use fpga_tests::testbed::control_plane::SchedulerConfig;
+use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::real_node::PluginOptions;
 use fpga_tests::testbed::restricted::is_ready;
-use fpga_tests::testbed::wait;
+use fpga_tests::testbed::{extender, wait};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -49,9 +51,9 @@ async fn a_pod_gets_as_many_boards_as_it_asks_for_and_its_annotation_names_them(
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
-async fn a_board_that_the_node_can_never_have_is_told_at_the_pod_and_then_keeps_its_controller_off_the_node()
-{
-    let site = Site::with_boards(&["dm0"]).await;
+async fn a_board_that_the_node_can_never_have_is_told_at_the_pod_and_then_kube_scheduler_keeps_its_controller_off()
+ {
+    let mut site = Site::with_boards(&["dm0"]).await;
     let pods = site.namespace("shop").await;
 
     // No extender is asked here, so that the pods come to a node that has nothing for them.
@@ -76,7 +78,39 @@ async fn a_board_that_the_node_can_never_have_is_told_at_the_pod_and_then_keeps_
     })
     .await
     .unwrap();
-    let lost = pods.list(&ListParams::default()).await.unwrap().items;
-    assert!(!lost.iter().any(is_ready), "it never runs without its board");
+    let pod_of_lost = pods.list(&ListParams::default()).await.unwrap().items.remove(0);
+    assert!(!is_ready(&pod_of_lost), "it never runs without its board");
+
+    // kube-scheduler asks the extender now, and the board becomes what the pods want: no pod of this controller is placed
+    // there for a while, and others are at once.
+    let http = HttpClient::new(Duration::from_secs(10));
+    let _extender = extender::start(&site.plane, &http, &[]).await.unwrap();
+    let config = SchedulerConfig::shipped(&extender::url(&site.plane, "")).unwrap();
+    site.plane.start_scheduler(&config.with("ignoredByScheduler", "false").unwrap()).await.unwrap();
+    let before = pod_of_lost.metadata.name.unwrap();
+    delete(&pods, &before).await;
+    site.boards.kill_manager(0).await;
+    site.boards.managers[0].vendor = "nobody".to_owned();
+    site.boards.start_manager(&site.node, 0).await.unwrap();
+    let found = sobel("found", &site.image).label("fpga-scheduling.io/fpga-vendor", "nobody");
+    sets.create(&PostParams::default(), &found.replica_set(1).unwrap()).await.unwrap();
+    let of_found = ListParams::default().labels("app=found");
+    wait::until("the other controller's pod to be ready", 2 * LONG, async || {
+        Ok(pods.list(&of_found).await?.items.into_iter().find(is_ready))
+    })
+    .await
+    .unwrap();
+
+    let of_lost = ListParams::default().labels("app=lost");
+    wait::until("the controller's next pod to wait with the reason", LONG, async || {
+        let next = pods.list(&of_lost).await?.items.into_iter();
+        let conditions = next.filter_map(|pod| pod.status?.conditions).flatten();
+        let messages: Vec<String> = conditions.filter_map(|condition| condition.message).collect();
+        let reason = "FPGA node plugin could not serve this workload a moment ago";
+        anyhow::ensure!(messages.iter().any(|message| message.contains(reason)), "{messages:?}");
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
     site.close().await;
 }

@@ -62,6 +62,8 @@ pub struct Boards {
 pub struct BoardManager {
     /// Id of the board.
     pub board: String,
+    /// The vendor that the manager reports from its next start on.
+    pub vendor: String,
     process: Option<Process>,
 }
 
@@ -127,7 +129,8 @@ impl Boards {
             managers_gid: None,
         };
         for id in ids {
-            boards.managers.push(BoardManager { board: (*id).to_owned(), process: None });
+            let vendor = runtime.vendor().to_owned();
+            boards.managers.push(BoardManager { board: (*id).to_owned(), vendor, process: None });
             boards.start_manager(node, boards.managers.len() - 1).await?;
         }
         boards.start_plugin(node)?;
@@ -153,7 +156,7 @@ impl Boards {
             .args(["serve", "--listen", &format!("unix:/run/fpga/managers/{board}/dm.sock")])
             .args(["--tokens", &format!("/run/fpga/tokens/{board}"), "--device-id", board])
             .args(["--collector", COLLECTOR, "--board", "emulated", "--shell", "1.0", "--slots", "4"])
-            .args(["--runtime", &self.runtime.argument()?, "--vendor", self.runtime.vendor()])
+            .args(["--runtime", &self.runtime.argument()?, "--vendor", &manager.vendor])
             .args(["--reconfiguration-time", "10ms", "--metrics-listen", &metrics])
             .arg("--bitstreams")
             .arg(&self.bitstreams)
