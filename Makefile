@@ -90,6 +90,12 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 test-node: node-possible setup control-plane node helm build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
 	cargo test --workspace --test real_node --test demo -- --ignored --test-threads=1
 
+.PHONY: test-cluster
+test-cluster: ## The chart on the cluster of KUBECONFIG, whose nodes can pull FPGA_TEST_IMAGE, an image with tests/functions/sobel
+	@[ -n "$${KUBECONFIG:-}" ] || { echo "error: KUBECONFIG is not set; write KUBECONFIG=FILE FPGA_TEST_IMAGE=IMAGE make test-cluster. For nodes on this machine: make test-node" >&2; exit 1; }
+	@[ -n "$${FPGA_TEST_IMAGE:-}" ] || { echo "error: FPGA_TEST_IMAGE is not set; write the name of an image with the Sobel function that the nodes can pull" >&2; exit 1; }
+	cargo test -p fpga-tests --test any_cluster -- --ignored
+
 .PHONY: demo
 demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes
 	cargo build $(foreach package,$(DEMO),-p $(package))

@@ -3,6 +3,7 @@
 //! Each test bed has its own loopback network ([`network`]), so that test beds of different tests and of different
 //! people don't use the same ports.
 
+pub mod any_cluster;
 pub mod artifacts;
 pub mod cluster;
 pub mod control_plane;

@@ -49,7 +49,8 @@ async fn pods_in_restricted_namespaces_become_ready_on_two_real_nodes_and_nothin
     let pods = restricted::namespace(plane.client(), "careful").await.unwrap();
     for node in &nodes {
         node.wait_ready().await.unwrap();
-        create(&pods, &RestrictedPod::new(&format!("on-{}", node.name()), &image).on(node.name())).await;
+        create(&pods, &RestrictedPod::new(&format!("on-{}", node.name()), image.name()).on(node.name()))
+            .await;
     }
     for node in &nodes {
         ready(&pods, &format!("on-{}", node.name()), node).await;

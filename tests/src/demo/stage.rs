@@ -140,7 +140,7 @@ impl Stage {
                 let mut pairs = Function::ALL.into_iter().zip(images);
                 let (_, image) =
                     pairs.find(|(of, _)| *of == function).context("a function without an image")?;
-                RestrictedPod::function(function.name(), function, image)
+                RestrictedPod::function(function.name(), function, image.name())
                     .annotation("fpga-scheduling.io/bitstreams", function.name())
                     .deployment(1)
             }

@@ -49,16 +49,17 @@ pub struct RestrictedPod {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
     node: Option<String>,
+    scheduler: Option<String>,
     container: Value,
 }
 
 impl RestrictedPod {
     /// A pod called `name` that runs the image.
     #[must_use]
-    pub fn new(name: &str, image: &Image) -> Self {
+    pub fn new(name: &str, image: &str) -> Self {
         let container = json!({
             "name": "main",
-            "image": image.name(),
+            "image": image,
             "imagePullPolicy": "Never",
             "securityContext": {
                 "allowPrivilegeEscalation": false,
@@ -71,13 +72,14 @@ impl RestrictedPod {
             labels: BTreeMap::from([("app".to_owned(), name.to_owned())]),
             annotations: BTreeMap::new(),
             node: None,
+            scheduler: None,
             container,
         }
     }
 
     /// A pod that serves a function with a board: one line asks for it, the others are the function's own.
     #[must_use]
-    pub fn function(name: &str, function: Function, image: &Image) -> Self {
+    pub fn function(name: &str, function: Function, image: &str) -> Self {
         Self::new(name, image)
             .boards("fpga-scheduling.io/accelerated", 1)
             .with(
@@ -128,6 +130,13 @@ impl RestrictedPod {
         self
     }
 
+    /// Names the scheduler, where no policy does so.
+    #[must_use]
+    pub fn scheduler(mut self, name: &str) -> Self {
+        self.scheduler = Some(name.to_owned());
+        self
+    }
+
     /// The pod.
     ///
     /// # Errors
@@ -173,6 +182,9 @@ impl RestrictedPod {
         });
         if let Some(node) = &self.node {
             spec["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+        }
+        if let Some(scheduler) = &self.scheduler {
+            spec["schedulerName"] = json!(scheduler);
         }
         json!({"metadata": {"labels": self.labels, "annotations": self.annotations}, "spec": spec})
     }

@@ -3,6 +3,7 @@
 use super::LONG;
 use super::site::{delete, ready, sobel_image};
 use fpga_tests::functions::Function;
+use fpga_tests::testbed::any_cluster::AnyCluster;
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::RunMount;
@@ -64,7 +65,7 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     for node in cluster.nodes() {
         let name = format!("sobel-on-{}", node.name());
-        let pod = RestrictedPod::function(&name, Function::Sobel, &sobel).on(node.name());
+        let pod = RestrictedPod::function(&name, Function::Sobel, sobel.name()).on(node.name());
         super::create(&pods, &pod).await;
         let pod = ready(&pods, &name, node).await;
         assert_eq!(pod.spec.unwrap().scheduler_name.as_deref(), Some("kube-fpga"));
@@ -86,6 +87,14 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
         root_is_read_only: true,
     });
     assert_eq!(running(), BTreeSet::from(expected));
+
+    let any = AnyCluster::new(cluster.plane().client().clone(), sobel.name());
+    tokio::try_join!(
+        any.a_pod_gets_a_board_by_one_line_and_computes(),
+        any.a_pod_that_would_pass_us_by_is_refused_with_the_line_to_write(),
+        any.a_pod_that_suits_no_board_waits_with_the_reason(),
+    )
+    .unwrap();
 
     cluster.uninstall().await.expect_err("pods hold boards");
     for node in cluster.nodes() {

@@ -61,7 +61,7 @@ pub fn sobel_image() -> Image {
 
 /// A pod of the Sobel function on the node `n1`.
 pub fn sobel(name: &str, image: &Image) -> RestrictedPod {
-    RestrictedPod::function(name, Function::Sobel, image).on("n1")
+    RestrictedPod::function(name, Function::Sobel, image.name()).on("n1")
 }
 
 pub async fn create(pods: &Api<Pod>, pod: &RestrictedPod) {

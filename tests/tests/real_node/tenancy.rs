@@ -48,7 +48,7 @@ impl Tenancy {
 
     /// Starts a pod that makes these attempts.
     async fn attempts(&self, pods: &Api<Pod>, name: &str, attempts: &[&str]) {
-        let pod = RestrictedPod::new(name, &self.hostile).on("n1").with("args", json!(attempts));
+        let pod = RestrictedPod::new(name, self.hostile.name()).on("n1").with("args", json!(attempts));
         create(pods, &pod.boards("fpga-scheduling.io/accelerated", 1)).await;
     }
 

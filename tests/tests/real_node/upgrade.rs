@@ -47,7 +47,7 @@ impl Load {
         let created = tokio::spawn(async move {
             let mut number = 0;
             while !stopped.load(Ordering::SeqCst) {
-                let pod = RestrictedPod::new(&format!("load-{number}"), &image);
+                let pod = RestrictedPod::new(&format!("load-{number}"), image.name());
                 create(&created_in, &pod.boards("fpga-scheduling.io/accelerated", 1)).await;
                 number += 1;
                 tokio::time::sleep(CREATE_INTERVAL).await;
@@ -135,7 +135,7 @@ async fn pods_are_bound_and_none_fails_while_helm_upgrades_and_rolls_back_every_
     }
     let client = cluster.plane().client();
     let shop = restricted::namespace(client, "shop").await.unwrap();
-    let function = RestrictedPod::function("sobel", Function::Sobel, &sobel);
+    let function = RestrictedPod::function("sobel", Function::Sobel, sobel.name());
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
     deployments.create(&PostParams::default(), &function.deployment(1).unwrap()).await.unwrap();
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
