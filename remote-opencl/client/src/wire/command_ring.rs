@@ -171,7 +171,12 @@ impl RingWriter {
                 return Ok(());
             }
             let (written, ring) = self.producer.write(&self.encoded)?;
-            self.encoded.advance(written);
+            if written == self.encoded.len() {
+                // The next frames get the whole buffer again, without a search for room.
+                self.encoded.clear();
+            } else {
+                self.encoded.advance(written);
+            }
             if ring != Bell::Silent {
                 *bell = ring;
             }
