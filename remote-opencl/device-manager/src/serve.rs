@@ -28,7 +28,8 @@ use fpga_session::governor::{self, Governor, Limits};
 use fpga_session::health::Health;
 use fpga_session::includes::Includes;
 use fpga_session::isolate::Isolate;
-use fpga_session::metrics::Metrics;
+use fpga_session::metrics::{Metrics, ModelMetrics};
+use fpga_session::model::{BoardModel, ModelledBoard};
 use fpga_session::programs::Sources;
 use fpga_session::quiesce::QuiesceLock;
 use fpga_session::reporting::{DeviceFacts, Reports};
@@ -80,6 +81,7 @@ impl ServeArgs {
             shell,
             slots,
             reconfiguration_time,
+            model,
             reconfiguration,
             source_as_bitstream,
             shared_memory,
@@ -122,6 +124,15 @@ impl ServeArgs {
                 );
             }
         }
+        let model = model.as_deref().map(BoardModel::read).transpose().context("--model")?;
+        if model.is_some() && isolation.isolate == Isolate::Process {
+            bail!(
+                "--model: not with --isolate process, whose processes know nothing of each other's slots; leave one \
+                 of both out"
+            );
+        }
+        let reconfiguration_time =
+            model.as_ref().and_then(BoardModel::reconfiguration).unwrap_or(reconfiguration_time);
         let store_limit = store_limit.unwrap_or_else(governor::default_store_limit);
         let governor = governor(client_memory, client_memory_of_tenant, store_limit)?;
         let tls = listen.tls()?;
@@ -168,11 +179,25 @@ impl ServeArgs {
         let facts = DeviceFacts {
             id: device_id,
             vendor: vendor.unwrap_or_else(|| runtime.vendor().to_owned()),
-            platform: platform.map(platform_name).unwrap_or_default(),
+            platform: platform_of(platform, model.as_ref()),
             board,
             shell,
             slots: slots.get(),
         };
+        let model = model
+            .map(|model| {
+                info!(
+                    board = model.board(),
+                    kernels = model.kernels(),
+                    ?reconfiguration_time,
+                    "The board is modelled: all times of kernels are those of --model"
+                );
+                let metrics = ModelMetrics::register(&mut registry, model.board());
+                ModelledBoard::start(model, slots, reconfiguration_time, Arc::clone(&catalogue), metrics)
+            })
+            .transpose()
+            .context("cannot start a thread")?
+            .map(Arc::new);
         let reporter = collector
             .map(|endpoint| fpga_hook::Config { token_file, ..fpga_hook::Config::new(endpoint) })
             .map(Reporter::start)
@@ -229,6 +254,7 @@ impl ServeArgs {
             reports,
             metrics,
             reconfiguration_time,
+            model,
             abandoned_grace: abandoned_timeout,
             sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         };
@@ -337,6 +363,12 @@ fn tell_progress(dispatcher: &Arc<Dispatcher>) -> std::io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// Name of the device's platform, as everybody sees it: a modelled board says so.
+fn platform_of(platform: Option<vendor::PlatformId>, model: Option<&BoardModel>) -> String {
+    let name = platform.map(platform_name).unwrap_or_default();
+    if model.is_some() { format!("{name} (modelled board)") } else { name }
 }
 
 fn platform_name(platform: vendor::PlatformId) -> String {

@@ -199,3 +199,22 @@ fn build_options_reach_the_compiler() {
     assert!(output.status.success(), "{output:?}");
     assert!(folder.path().join("x.bitstream").exists());
 }
+
+#[test]
+fn a_model_that_cannot_be_used_is_refused_with_the_line_and_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.toml");
+    std::fs::write(&path, "board = \"b\"\n\n[[kernel]]\nname = \"a\"\n").unwrap();
+    let listen = format!("unix:{}", folder.path().join("dm.sock").display());
+    let serve = |more: &[&str]| {
+        let output = manager().args(["serve", "--listen", &listen, "--model"]).arg(&path).args(more).output();
+        let output = output.unwrap();
+        assert!(!output.status.success());
+        stderr(&output)
+    };
+    let said = serve(&[]);
+    assert!(said.contains("model.toml, line 3: the kernel has no time; write launch ="), "{said}");
+    std::fs::write(&path, "board = \"b\"\n\n[[kernel]]\nlaunch = \"1ms\"\n").unwrap();
+    let said = serve(&["--isolate", "process"]);
+    assert!(said.contains("--model: not with --isolate process"), "{said}");
+}

@@ -9,6 +9,7 @@ use crate::governor::Hold;
 use crate::images::Image;
 use crate::kernel::{Arguments, Kernel};
 use crate::metrics::DataPath;
+use crate::moments::Span;
 use crate::queue::Queue;
 use crate::task::Need;
 use crate::transfers::Source;
@@ -40,6 +41,8 @@ pub struct Body {
     pub received_at: u64,
     /// Whether the client waits for the end of this very command.
     pub watched: Watched,
+    /// The modelled times of the command, on a modelled board.
+    pub span: Option<Span>,
 }
 
 /// Whether a client waits for the end of this very command, or may be told with a later one.

@@ -9,6 +9,7 @@ use crate::health::Health;
 use crate::includes::Includes;
 use crate::inventory::BoardDevices;
 use crate::metrics::Metrics;
+use crate::model::ModelledBoard;
 use crate::programs::Sources;
 use crate::quiesce::QuiesceLock;
 use crate::reporting::Reports;
@@ -47,6 +48,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Time to load a slot in the model; zero if loading is not modelled.
     pub reconfiguration_time: Duration,
+    /// The model of the board, if the manager stands for another one.
+    pub model: Option<Arc<ModelledBoard>>,
     /// The lock of a board that may be reconfigured as a whole.
     pub board: QuiesceLock,
     /// How long tasks of a client that has gone may continue.
@@ -76,6 +79,7 @@ impl Config {
             settings,
             metrics: Metrics::default(),
             reconfiguration_time: Duration::ZERO,
+            model: None,
             board: QuiesceLock::default(),
             abandoned_grace: Duration::MAX,
             gate: Arc::new(MayReconfigure::Always),

@@ -7,6 +7,7 @@
 mod direct;
 mod enqueue;
 mod marker_elision;
+mod modelled;
 mod unwatched;
 
 use crate::clock;
@@ -17,7 +18,8 @@ use crate::dependencies::{
 };
 use crate::health::Health;
 use crate::helper_thread::{Expected, HelperThread};
-use crate::moments::Moments;
+use crate::model::ModelledBoard;
+use crate::moments::{Moments, Span};
 use crate::queue::{Queue, Times, Waiting};
 use crate::quiesce::InUse;
 use crate::report::Ended;
@@ -47,6 +49,7 @@ pub struct Executor<N> {
     measured: Measured,
     notify: N,
     launches: Option<Launches>,
+    model: Option<Arc<ModelledBoard>>,
 }
 
 /// The receiver of the outcomes of a session's launches.
@@ -108,7 +111,17 @@ impl<N: Notify> Executor<N> {
     /// An executor without commands.
     pub fn new(helper_thread: Arc<HelperThread>, measured: Measured, notify: N) -> Self {
         let (running, leaders, outstanding) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { running, leaders, outstanding, ring: None, helper_thread, measured, notify, launches: None }
+        Self {
+            running,
+            leaders,
+            outstanding,
+            ring: None,
+            helper_thread,
+            measured,
+            notify,
+            launches: None,
+            model: None,
+        }
     }
 
     /// Reports the outcomes of launches from now on.
@@ -175,7 +188,7 @@ impl<N: Notify> Executor<N> {
                     let Earlier { enqueued, body, .. } = command;
                     let all = || [event].into_iter().chain(elided.iter().map(|marker| marker.event));
                     let direct = if is_alone { self.direct(&body, &enqueued, all()) } else { None };
-                    self.watch((task, event), &enqueued, direct.clone());
+                    self.watch((task, event), &enqueued, body.span, direct.clone());
                     let last = enqueued.event().clone();
                     queues.insert(queue, (body.queue.clone(), last));
                     outstanding += 1 + elided.len();
@@ -219,7 +232,7 @@ impl<N: Notify> Executor<N> {
     /// Lets the client be told of these unwatched commands when the last of them ends.
     fn tell_together(&mut self, task: TaskId, last: Earlier, earlier: Vec<Earlier>) {
         let Earlier { event, enqueued, body } = last;
-        self.watch((task, event), &enqueued, None);
+        self.watch((task, event), &enqueued, body.span, None);
         let (measured_from, direct, elided) = (None, None, Vec::new());
         let running = Running { task, enqueued, measured_from, told: 0, direct, body, elided, earlier };
         self.running.insert(event, running);
@@ -287,8 +300,11 @@ impl<N: Notify> Executor<N> {
         }
         let succeeded = self.earlier_ended(task, &earlier, dependencies, reports);
         let told = direct.map_or(Told::No, |direct| direct.told());
-        let moments = measured_from.map(|from| match enqueued.profile() {
-            Some(profile) if status == 0 => body.queue.device.clock.moments(from, profile, clock::now_ns()),
+        let moments = measured_from.map(|from| match (body.span, enqueued.profile()) {
+            (Some(span), _) if status == 0 => span.moments(body.received_at),
+            (None, Some(profile)) if status == 0 => {
+                body.queue.device.clock.moments(from, profile, clock::now_ns())
+            }
             _ => Moments { queued: from, ..Moments::now() },
         });
         dependencies.ended(event, status);
@@ -358,7 +374,13 @@ impl<N: Notify> Executor<N> {
         Some(Arc::new(Direct::new(ring, events.collect())))
     }
 
-    fn watch(&self, (task, event): (TaskId, EventId), enqueued: &Enqueued, direct: Option<Arc<Direct>>) {
+    fn watch(
+        &self,
+        (task, event): (TaskId, EventId),
+        enqueued: &Enqueued,
+        span: Option<Span>,
+        direct: Option<Arc<Direct>>,
+    ) {
         // The last piece is reported with the whole command.
         if let Some((_, parts)) = enqueued.parts().split_last() {
             for part in parts {
@@ -368,9 +390,14 @@ impl<N: Notify> Executor<N> {
             }
         }
         let notify = self.notify.clone();
-        let ended = move |status| match direct.map(|direct| direct.tell(status)) {
+        let tell = move |status| match direct.map(|direct| direct.tell(status)) {
             Some(Told::Yes) => notify.told(task, event, status),
             Some(Told::No) | None => notify.ended(event, status),
+        };
+        let model = self.model.clone().zip(span);
+        let ended = move |status: i32| match model {
+            Some((board, span)) if status >= 0 => board.at_end(span, move || tell(status)),
+            _ => tell(status),
         };
         if vendor::on_end(enqueued.event(), ended).is_err() {
             // The runtime has no callbacks: waiting here is correct but slow.

@@ -38,6 +38,7 @@ mod kernel;
 mod kinds;
 pub mod locality;
 pub mod metrics;
+pub mod model;
 mod moments;
 mod objects;
 pub mod outgoing;

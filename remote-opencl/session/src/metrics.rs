@@ -4,10 +4,12 @@
 
 mod counted;
 mod labels;
+mod model;
 mod tenants;
 
 pub use counted::Counted;
 pub use labels::{BytesLabels, DataPath, Direction, Refused, RefusedLabels, Storage, StorageLabels};
+pub use model::ModelMetrics;
 pub use tenants::MAX_TENANTS;
 
 use fpga_board::dispatch::Tenant;

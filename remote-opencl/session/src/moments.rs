@@ -23,3 +23,25 @@ impl Moments {
         Self { queued: now, submitted: now, started: now, ended: now }
     }
 }
+
+/// The modelled times of a command, in ns of the manager's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// When the command's task got its slots.
+    pub granted: u64,
+    /// When the command starts.
+    pub started: u64,
+    /// When the command ends.
+    pub ended: u64,
+    /// When the command's task ends: the ends of its commands are reported then.
+    pub task_ends: u64,
+}
+
+impl Span {
+    /// The times of the command, which the manager received at `received`; 0 if that is unknown.
+    #[must_use]
+    pub fn moments(&self, received: u64) -> Moments {
+        let queued = if received == 0 { self.granted } else { received.min(self.granted) };
+        Moments { queued, submitted: self.granted, started: self.started, ended: self.ended }
+    }
+}

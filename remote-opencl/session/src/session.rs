@@ -90,7 +90,7 @@ pub struct Session {
     dependencies: DependencyTracker<Box<Body>>,
     executor: Executor<Ends>,
     /// Tasks that have not started. The first one may be loading.
-    backlog: Backlog<Vec<Command<Box<Body>>>>,
+    backlog: Backlog<Submitted>,
     loading: Option<Loading>,
     /// When the reconfiguration of the whole board for the first task began.
     switching: Option<Instant>,
@@ -117,6 +117,14 @@ pub struct Session {
     ring: Ring,
     proof: Proof,
     closed: Closed,
+}
+
+/// A task that has not started.
+#[derive(Debug)]
+struct Submitted {
+    commands: Vec<Command<Box<Body>>>,
+    /// When the task was submitted, in ns of the manager's clock.
+    at: u64,
 }
 
 /// A simulated reconfiguration.
@@ -244,6 +252,9 @@ impl Session {
             shared,
         };
         session.executor.tell_of_launches(launches);
+        if let Some(board) = session.shared.config.model.clone() {
+            session.executor.model_by(board);
+        }
         (session, input)
     }
 

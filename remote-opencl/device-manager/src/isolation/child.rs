@@ -188,6 +188,7 @@ fn shared(
         builds: Builds::below(Box::new(gate.clone()), setup.common.builds),
         includes,
         reconfiguration_time: setup.common.reconfiguration_time,
+        model: None,
         gate: Arc::new(gate),
         sources: if setup.common.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         ..Config::without_listeners(dispatcher, settings, store)

@@ -67,6 +67,12 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_RECONFIGURATION_TIME", default_value = "10ms", value_parser = duration::parse)]
     pub(super) reconfiguration_time: Duration,
 
+    /// Stand for another board: FILE (TOML) has the times that it takes for kernels and reconfigurations. A slot is in
+    /// use for at least the modelled time, without using a processor, and results are the runtime's. For tests and
+    /// demonstrations on machines without boards; metrics, log and the device's platform say so.
+    #[arg(long, env = "FPGA_MODEL", value_name = "FILE")]
+    pub(super) model: Option<PathBuf>,
+
     /// How the board is reconfigured.
     #[arg(long, env = "FPGA_RECONFIGURATION", default_value = "partial")]
     pub(super) reconfiguration: Reconfiguration,

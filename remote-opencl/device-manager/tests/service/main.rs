@@ -17,6 +17,7 @@ mod hostile;
 mod images;
 mod isolation;
 mod marker_elision;
+mod model;
 mod newer;
 mod random;
 mod rects;

@@ -324,7 +324,7 @@ fn body(
     };
     let message = message.clone();
     let received_at = clock::now_ns();
-    Ok(Box::new(Body { queue, operation, need, kind, hold, message, received_at, watched }))
+    Ok(Box::new(Body { queue, operation, need, kind, hold, message, received_at, watched, span: None }))
 }
 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {

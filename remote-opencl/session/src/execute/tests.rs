@@ -79,6 +79,7 @@ impl Setup {
             message: Arc::new(Budget::default().hold(0)),
             received_at: 0,
             watched,
+            span: None,
         };
         Item {
             event: EventId(event),

@@ -4,8 +4,9 @@
 //! a whole has one image, the vendor has no programs of other images. So such a call becomes a task without
 //! commands, and no call loads the board while another session's task runs on it.
 
-use super::{Building, Session};
+use super::{Building, Session, Submitted};
 use crate::calls::ProgramLoad;
+use crate::clock;
 use crate::commands::Operation;
 use crate::governor::Hold;
 use crate::programs::Program;
@@ -75,7 +76,7 @@ impl Session {
         };
         match dispatcher.submit(request) {
             Ok(grant) => {
-                self.backlog.push(task, Vec::new());
+                self.backlog.push(task, Submitted { commands: Vec::new(), at: clock::now_ns() });
                 self.on_board = Some((task, what));
                 self.building = Building::Yes;
                 if let Some(grant) = grant {
@@ -126,7 +127,9 @@ impl Session {
     /// reconfiguration of the whole board does.
     pub(super) fn load_first(&self) -> ClResult<()> {
         let config = &self.shared.config;
-        let Some((grant, commands)) = self.backlog.first_with_contents() else { return Ok(()) };
+        let Some((grant, Submitted { commands, .. })) = self.backlog.first_with_contents() else {
+            return Ok(());
+        };
         let loads_itself = self.on_board.as_ref().is_some_and(|(task, _)| *task == grant.task);
         if grant.load.is_empty() || loads_itself || config.board.is_whole() || config.dispatcher.slots() > 1 {
             return Ok(());

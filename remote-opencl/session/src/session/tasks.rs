@@ -1,10 +1,12 @@
 //! Tasks of a session from submission to their end: grants, simulated loading, and completions.
 
-use super::{Building, Loading, Proof, Session};
+use super::{Building, Loading, Proof, Session, Submitted};
 use crate::calls::Decided;
+use crate::clock;
 use crate::commands::Body;
 use crate::dependencies::{Command, QueueOrder, Step};
 use crate::kinds;
+use crate::model::Start;
 use crate::quotas::Resource;
 use crate::report::{Ended, Report};
 use crate::reporting::Reconfigured;
@@ -49,7 +51,7 @@ impl Session {
             match dispatcher.submit(request) {
                 Ok(grant) => {
                     self.charges.insert(task, charge);
-                    self.backlog.push(task, commands);
+                    self.backlog.push(task, Submitted { commands, at: clock::now_ns() });
                     if let Some(grant) = grant {
                         self.grant(grant);
                     }
@@ -169,12 +171,14 @@ impl Session {
     fn report_load(&mut self) {
         let Some(Loading { since, .. }) = self.loading.take() else { return };
         let Some(grant) = self.backlog.first() else { return };
-        let took = if self.shared.config.reconfiguration_time.is_zero() && !vendor::objects_are_remembered() {
+        let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
+        let took = if let Some(board) = &self.shared.config.model {
+            board.reconfiguration().saturating_mul(loads)
+        } else if self.shared.config.reconfiguration_time.is_zero() && !vendor::objects_are_remembered() {
             Duration::ZERO
         } else {
             since.elapsed()
         };
-        let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
         for SlotLoad { slot, bitstream } in &grant.load {
             self.shared.config.reports.reconfigured(&Reconfigured {
                 slot: *slot,
@@ -190,7 +194,8 @@ impl Session {
         let Some(used) = self.shared.config.board.enter() else { return false };
         let loaded = self.load_first();
         self.report_load();
-        let Some((task, commands)) = self.backlog.pop() else { return true };
+        let start = self.backlog.first().map(|grant| (grant.slots.clone(), grant.load.len()));
+        let Some((task, Submitted { mut commands, at })) = self.backlog.pop() else { return true };
         if let Some((_, what)) = self.on_board.take_if(|(of, _)| *of == task) {
             self.on_board(task, what, &used);
             return true;
@@ -201,6 +206,10 @@ impl Session {
             self.refuse(commands, error);
             self.task_ended(task);
             return true;
+        }
+        if let Some((slots, loads)) = start {
+            let loads = u32::try_from(loads).unwrap_or(u32::MAX);
+            self.executor.model(&Start { submitted: at, slots, loads }, &mut commands);
         }
         let ended = self.executor.start((task, &used), commands, &mut self.dependencies, &mut self.reports);
         self.uses.insert(task, used);
