@@ -11,6 +11,7 @@ mod mover;
 pub mod node;
 pub mod options;
 pub mod placer;
+pub mod served;
 #[cfg(test)]
 mod tests;
 mod units;

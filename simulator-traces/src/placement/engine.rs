@@ -7,6 +7,7 @@ use super::measures::Measures;
 use super::memory::Memory;
 use super::node::Node;
 use super::options::{AfterUse, Queue, Reach, Requests, Route, Scenario};
+use super::served::{Served, SlotStart};
 use super::units::Units;
 use crate::error::ScenarioError;
 use crate::outcome::Outcome;
@@ -34,6 +35,10 @@ pub struct Engine<'s> {
     serial_usage: Vec<Micros>,
     uses: u64,
     sizes: Vec<Option<f64>>,
+    /// For each unit, the number of requests that were sent to its nodes in turn.
+    turns: Vec<usize>,
+    /// The requests that have begun, if somebody wants to know.
+    served: Option<Vec<Served>>,
 }
 
 /// A future event at a node.
@@ -89,9 +94,25 @@ impl<'s> Engine<'s> {
             serial_usage: vec![Micros::ZERO; nodes.len()],
             uses: 0,
             sizes: Vec::new(),
+            turns: Vec::new(),
+            served: None,
             nodes,
             scenario,
         })
+    }
+
+    /// Puts each unit on the nodes that `placed` has for it, and records what becomes of each request.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`] if there is no such node.
+    pub fn placed(mut self, placed: Vec<Vec<u32>>) -> Result<Self, ScenarioError> {
+        let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        if let Some(node) = placed.iter().flatten().find(|node| **node >= nodes) {
+            return Err(ScenarioError::Invalid(format!("a unit is on node {node} of {nodes}")));
+        }
+        self.units.place_on(placed);
+        self.served = Some(Vec::new());
+        Ok(self)
     }
 
     /// Runs the trace to its end.
@@ -99,6 +120,20 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`ScenarioError`] if the trace can't be read or an invariant was broken.
     pub fn run(mut self, trace: &mut Trace) -> Result<Outcome, ScenarioError> {
+        self.go(trace)
+    }
+
+    /// Runs the trace to its end. Returns the requests, too, in the order in which they got slots; none without
+    /// [`Self::placed`].
+    ///
+    /// # Errors
+    /// [`ScenarioError`] if the trace can't be read or an invariant was broken.
+    pub fn run_recorded(mut self, trace: &mut Trace) -> Result<(Outcome, Vec<Served>), ScenarioError> {
+        let outcome = self.go(trace)?;
+        Ok((outcome, self.served.unwrap_or_default()))
+    }
+
+    fn go(&mut self, trace: &mut Trace) -> Result<Outcome, ScenarioError> {
         let begin = self.now.secs() / 86_400.0;
         let end = self.scenario.trace.to_day.min(trace.end.secs() / 86_400.0);
         let mut progress = Progress::new(end - begin, Unit::Days);
@@ -327,6 +362,10 @@ impl<'s> Engine<'s> {
         let counts = self.measures.counts(now);
         self.measures.cold += u64::from(cold && counts);
         self.measures.began(now - job.at, counts);
+        if let Some(served) = &mut self.served {
+            let start = if cold { SlotStart::Cold } else { SlotStart::Warm };
+            served.push(Served { at: job.at, unit: job.unit, node: index, wait: now - job.at, start });
+        }
         Some((took, Some((taken.slot, loading))))
     }
 
@@ -353,6 +392,15 @@ impl<'s> Engine<'s> {
             ([], _) => 0,
             ([only], _) => *only,
             (several, Route::Random) => several[self.routing.below(several.len())],
+            (several, Route::RoundRobin) => {
+                let unit = job.unit as usize;
+                if self.turns.len() <= unit {
+                    self.turns.resize(unit + 1, 0);
+                }
+                let turn = self.turns[unit];
+                self.turns[unit] += 1;
+                several[turn % several.len()]
+            }
             (several, Route::LeastBusy) => {
                 let load = |node: &u32| {
                     let node = &self.nodes[*node as usize];

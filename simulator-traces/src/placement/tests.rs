@@ -1,5 +1,6 @@
 use super::Scenario;
 use super::engine::Engine;
+use super::served::SlotStart;
 use crate::outcome::{Format, Outcome};
 use crate::random::Random;
 use crate::time::{Micros, SimTime};
@@ -190,7 +191,7 @@ prop_compose! {
     fn any_scenario()(
         nodes in 1_u32..6, slots in 1_u32..4, replicas in 1_u32..3, reconfiguration in 0_u32..2000,
         lifetime in prop::sample::select(vec!["forever", "idle", "request"]),
-        route in prop::sample::select(vec!["random", "least-busy", "loaded"]),
+        route in prop::sample::select(vec!["random", "round-robin", "least-busy", "loaded"]),
         reach in prop::sample::select(vec!["replicas", "any"]),
         requests in prop::sample::select(vec!["concurrent", "serial"]),
         after in prop::sample::select(vec!["stays", "goes"]),
@@ -237,4 +238,23 @@ proptest! {
         prop_assert_eq!(get(&outcome, "requests"), count as f64);
         prop_assert!(get(&outcome, "cold_starts") <= get(&outcome, "board_requests"));
     }
+}
+
+#[test]
+fn placed_units_get_requests_in_turn_and_each_request_is_told_of() {
+    let scenario = scenario(
+        "[cluster]\nnodes = 2\nslots = 1\nreconfiguration_ms = 1000\n[workload]\np = 1\nr = 1\n[routing]\npolicy = \"round-robin\"\n",
+    );
+    let requests = [request(0.0, 2.0, 0), request(0.5, 2.0, 0), request(1.0, 1.0, 0), request(9.0, 1.0, 1)];
+    let mut trace = Trace::of("test", requests.into_iter());
+    let engine = Engine::new(&scenario).unwrap().placed(vec![vec![1, 0], vec![1]]).unwrap();
+    let (outcome, served) = engine.run_recorded(&mut trace).unwrap();
+    let served: Vec<_> = served
+        .iter()
+        .map(|served| (served.unit, served.node, served.wait.secs(), served.start == SlotStart::Cold))
+        .collect();
+    // The third request waits for the first one, which loads for a second and runs for two.
+    assert_eq!(served, [(0, 1, 0.0, true), (0, 0, 0.0, true), (0, 1, 2.0, false), (1, 1, 0.0, true)]);
+    assert_eq!(get(&outcome, "cold_starts"), 3.0);
+    assert!(Engine::new(&scenario).unwrap().placed(vec![vec![2]]).is_err(), "there is no such node");
 }

@@ -44,6 +44,11 @@ impl Units {
         })
     }
 
+    /// Puts units on nodes, in the order of their numbers, without a decision.
+    pub fn place_on(&mut self, placed: Vec<Vec<u32>>) {
+        self.units = placed.into_iter().map(|nodes| Unit { nodes, ..Unit::default() }).collect();
+    }
+
     /// The nodes that have a replica of a unit.
     #[must_use]
     pub fn nodes_of(&self, unit: u32) -> &[u32] {

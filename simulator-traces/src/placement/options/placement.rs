@@ -113,6 +113,8 @@ pub enum Route {
     /// A random node, as a Kubernetes service chooses.
     #[default]
     Random,
+    /// Each node in turn.
+    RoundRobin,
     /// The node with the fewest busy slots and waiting requests.
     LeastBusy,
     /// A node with the bitstream in an idle slot; without one, the node where loading costs least.
