@@ -152,11 +152,15 @@ static void send_reply(int fd, const struct ocl *ocl, const struct reply *reply)
 {
     double deadline = now_us() + REPLY_MS * 1e3;
     char head[1024];
+    char times[160] = "";
+    if (reply->has_times)
+        snprintf(times, sizeof times, "X-OpenCL-Wait-Us: %.0f\r\nX-OpenCL-Load-Us: %.0f\r\nX-OpenCL-Kernel-Us: %.0f\r\n",
+                 reply->waited_us, reply->loaded_us, reply->kernel_us);
     int n = snprintf(head, sizeof head,
                      "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nX-OpenCL-Device: %s\r\n"
-                     "X-OpenCL-Us: %.0f\r\nConnection: close\r\n\r\n",
+                     "X-OpenCL-Us: %.0f\r\n%sConnection: close\r\n\r\n",
                      reply->status, reason(reply->status), reply->content_type, reply->length, ocl->device_name,
-                     reply->opencl_us);
+                     reply->opencl_us, times);
     if (n > 0 && (size_t)n < sizeof head && send_all(fd, head, (size_t)n, deadline))
         send_all(fd, reply->body, reply->length, deadline);
 }
@@ -309,7 +313,7 @@ static void answer(int fd, struct ocl *ocl, http_handler handler, void *state, s
     }
 }
 
-static int listen_on(const char *name)
+int http_bind(const char *name)
 {
     const char *address = getenv("POD_IP");
     const char *port_text = getenv("PORT");
@@ -327,18 +331,15 @@ static int listen_on(const char *name)
     }
     at.sin_port = htons((uint16_t)port);
     int yes = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socklen_t size = sizeof at;
+    /* Where several processes wait for a connection, one gets it, and the others must not wait in accept. */
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0
-        || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 128) != 0
-        || getsockname(fd, (struct sockaddr *)&at, &size) != 0) {
+        || bind(fd, (struct sockaddr *)&at, sizeof at) != 0) {
         fprintf(stderr, "%s: cannot listen on %s:%s: %s\n", name, address, port_text, strerror(errno));
         if (fd >= 0)
             close(fd);
         return -1;
     }
-    /* The port that was given when PORT is 0. */
-    fprintf(stderr, "%s: listening on %s:%u\n", name, address, (unsigned)ntohs(at.sin_port));
     return fd;
 }
 
@@ -354,21 +355,33 @@ void http_hold_signals(void)
     sigaction(SIGINT, &act, NULL);
 }
 
-int http_serve(const char *name, struct ocl *ocl, http_handler handler, void *state)
+static bool listen_on(const char *name, int listener)
+{
+    struct sockaddr_in at;
+    socklen_t size = sizeof at;
+    if (listen(listener, 128) != 0 || getsockname(listener, (struct sockaddr *)&at, &size) != 0) {
+        fprintf(stderr, "%s: cannot listen: %s\n", name, strerror(errno));
+        return false;
+    }
+    char address[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &at.sin_addr, address, sizeof address);
+    /* The port that was given when PORT is 0. */
+    fprintf(stderr, "%s: listening on %s:%u\n", name, address, (unsigned)ntohs(at.sin_port));
+    return true;
+}
+
+int http_serve(const char *name, int listener, struct ocl *ocl, http_handler handler, void *state)
 {
     /* The device's name goes into a header. */
     for (char *c = ocl->device_name; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
             *c = '?';
-    int listener = listen_on(name);
-    if (listener < 0)
+    if (!listen_on(name, listener))
         return 1;
     int status = 0;
     struct request *request = malloc(sizeof *request);
-    if (request == NULL) {
-        close(listener);
+    if (request == NULL)
         return 1;
-    }
     while (!stopping && status == 0) {
         struct pollfd p = { .fd = listener, .events = POLLIN };
         if (ppoll(&p, 1, NULL, &mask_while_waiting) < 0)
@@ -391,6 +404,5 @@ int http_serve(const char *name, struct ocl *ocl, http_handler handler, void *st
         }
     }
     free(request);
-    close(listener);
     return status;
 }

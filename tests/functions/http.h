@@ -1,6 +1,6 @@
 /* The HTTP side that all functions share, in the manner of OpenFaaS: POST / carries the input and gets
- * the output, GET /healthz says that the function is there. One request at a time, one per connection:
- * a function has one device queue, so a second request would only wait behind the first. */
+ * the output, GET /healthz says that the function is there. A process serves one request at a time, one
+ * per connection: it has one device queue, so a second request would only wait behind the first. */
 #ifndef FUNCTIONS_HTTP_H
 #define FUNCTIONS_HTTP_H
 
@@ -23,6 +23,12 @@ struct reply {
     char message[512];
     /* Microseconds from the first enqueue to the end of the last read. */
     double opencl_us;
+    /* With OCL_PROFILE=1: microseconds that the kernel waited for the device, from then to its start, and that
+     * it ran. A device manager loads the bitstream in between, if it has to. */
+    bool has_times;
+    double waited_us;
+    double loaded_us;
+    double kernel_us;
     /* The device is gone: send this reply, then end with exit status 1. */
     bool device_lost;
 };
@@ -34,9 +40,11 @@ typedef void (*http_handler)(void *state, const uint8_t *input, size_t length, s
  * so that the signal always reaches the thread that waits. */
 void http_hold_signals(void);
 
-/* Serves on ${POD_IP:-127.0.0.1}:${PORT:-8080} until SIGTERM or SIGINT (returns 0) or until the device
- * is lost or the address cannot be had (returns 1). */
-int http_serve(const char *name, struct ocl *ocl, http_handler handler, void *state);
+/* A socket for ${POD_IP:-127.0.0.1}:${PORT:-8080}, which nobody can connect to yet; -1 (with a line on
+ * stderr) when the address cannot be had. Several processes may serve on one socket. */
+int http_bind(const char *name);
+/* Serves on the socket until SIGTERM or SIGINT (returns 0) or until the device is lost (returns 1). */
+int http_serve(const char *name, int listener, struct ocl *ocl, http_handler handler, void *state);
 
 /* Answers with an error status and a line of text. */
 void reply_error(struct reply *reply, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -125,7 +125,9 @@ bool ocl_open(struct ocl *o)
         complain("clCreateContext", code);
         return false;
     }
-    o->queue = clCreateCommandQueue(o->context, o->device, 0, &code);
+    const char *profile = getenv("OCL_PROFILE");
+    o->profiles = profile != NULL && strcmp(profile, "1") == 0;
+    o->queue = clCreateCommandQueue(o->context, o->device, o->profiles ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
     if (code != CL_SUCCESS) {
         complain("clCreateCommandQueue", code);
         return false;

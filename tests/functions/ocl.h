@@ -15,6 +15,8 @@ struct ocl {
     cl_context context;
     cl_command_queue queue;
     cl_program program;
+    /* Whether the queue measures when commands ran: OCL_PROFILE=1. */
+    bool profiles;
     char device_name[256];
     /* The first call that failed since ocl_begin, NULL while all is well. */
     const char *failed_call;
