@@ -111,6 +111,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("images.pullPolicy=always", "/images/pullPolicy"),
         ("nodePlugin.instancesPerBoard=0", "/nodePlugin/instancesPerBoard"),
         ("nodePlugin.kubeletDir=kubelet", "/nodePlugin/kubeletDir"),
+        ("boardKinds[0].drainSeconds=30s", "/boardKinds/0/drainSeconds"),
         ("boardKinds[0].name=a10", "missing properties 'image', 'runtime', 'nodeSelector'"),
         ("collector.limits.memory=much", "/collector/limits/memory"),
         ("nodes.tolerations[0].effect=Never", "/nodes/tolerations/0/effect"),
@@ -145,6 +146,8 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         (with_board("boardKinds[0].devices[0]=/dev/intel-fpga-fme.0"), "privileged: true"),
         (with_board("boardKinds[0].arguments[0]=--slots=1"), "- \"--slots=1\""),
         (with_board("boardKinds[0].limits.memory=8Gi"), "memory: 8Gi"),
+        (with_board("boardKinds[0].drainSeconds=0"), "- --drain-timeout=0s"),
+        (with_board("boardKinds[0].drainSeconds=300"), "terminationGracePeriodSeconds: 320"),
     ] {
         let (well, without) = render(&[]).await;
         assert!(well && !without.contains(line), "{line}");
