@@ -137,7 +137,7 @@ async fn as_many_kernels_run_at_once_as_there_are_slots() {
     let (manager, _model) = modelled(&["--slots", "2"]);
     let mut sessions = Vec::new();
     for _ in 0..2 {
-        sessions.push(Session::new(&manager, "increase", 0).await);
+        sessions.push(Session::new(&manager, "lasting", 0).await);
     }
     let mut events = Vec::new();
     for session in &mut sessions {
@@ -169,7 +169,7 @@ async fn later_tasks_of_a_queue_and_those_that_wait_for_an_event_end_after_a_mod
 #[tokio::test]
 async fn a_slot_in_use_takes_no_processor_time() {
     let (manager, _model) = modelled(&["--slots", "1"]);
-    let mut session = Session::new(&manager, "increase", 0).await;
+    let mut session = Session::new(&manager, "lasting", 0).await;
     let launch = session.launch(1);
     let event = session.flush(vec![launch]).await;
     session.ended(event).await;
