@@ -33,6 +33,8 @@ scheduling() {
     cargo build --release -p fpga-scheduler-extender -p fpga-collector
     cargo build --release -p fpga-tests --bin fpga-bench
     hack/control-plane.sh
+    # It renders the chart, whose scheduler is measured.
+    hack/helm.sh
 
     say "bench: the extender's latency against a handler that does nothing"
     cargo bench -p fpga-scheduler-extender --bench latency

@@ -130,6 +130,8 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
     for (settings, line) in [
         ("certificates.mode=cert-manager".to_owned(), "kind: Certificate"),
         ("monitoring.podMonitors=true".to_owned(), "kind: PodMonitor"),
+        ("monitoring.alerts=true".to_owned(), "- alert: FpgaSchedulerHasNoLeader"),
+        ("scheduler.qps=70".to_owned(), "burst: 140"),
         ("resourceQuota.create=true".to_owned(), "kind: ResourceQuota"),
         (
             "images.registry=registry.example/team".to_owned(),

@@ -56,9 +56,14 @@ capabilities:
 {{- .Values.scheduler.version | default (regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) }}
 {{- end }}
 
-{{/* How many percent of all nodes make 300, and 100 percent in clusters of up to 300 nodes or of unknown size. */}}
+{{/* How many nodes with boards our own scheduler judges for a pod. */}}
+{{- define "mostJudged" -}}300{{- end }}
+
+{{/* How many percent of all nodes make so many, and 100 percent in clusters that have no more, or of unknown size. */}}
 {{- define "percentageOfNodesToScore" -}}
-{{- if gt (int .Values.scheduler.nodes) 300 }}{{ div (add 30000 (int .Values.scheduler.nodes) -1) (int .Values.scheduler.nodes) }}{{ else }}100{{ end }}
+{{- $most := include "mostJudged" . | int }}
+{{- $nodes := int .Values.scheduler.nodes }}
+{{- if gt $nodes $most }}{{ div (add (mul 100 $most) $nodes -1) $nodes }}{{ else }}100{{ end }}
 {{- end }}
 
 {{/* The name of the extender's Service, for certificates. */}}

@@ -42,6 +42,22 @@ pub fn helm() -> Result<PathBuf> {
     Ok(program)
 }
 
+/// A template of the chart, rendered with these settings (`KEY=VALUE`).
+///
+/// # Errors
+/// Helm was not built, or does not render it.
+pub fn template(file: &str, settings: &[&str]) -> Result<String> {
+    let output = std::process::Command::new(helm()?)
+        .args(["template", "kube-fpga", "manifests/chart", "--namespace", NAMESPACE, "--show-only", file])
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .current_dir(repository())
+        .output()
+        .context("can't start helm")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "helm template {file}: {error}");
+    String::from_utf8(output.stdout).context("helm's output is not UTF-8")
+}
+
 /// Applies the manifests that are rendered from the chart with these values: a name of manifests/rendered.
 ///
 /// # Errors

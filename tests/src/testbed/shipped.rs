@@ -155,8 +155,8 @@ impl ShippedPod {
     pub async fn kube_scheduler(&self, plane: &ControlPlane) -> Result<ProcessSpec> {
         let file = self.volume("kube-scheduler")?.join("kube-scheduler.yaml");
         let config = std::fs::read_to_string(&file).context("can't read the configuration")?;
-        let kubeconfig = self.kubeconfig.display();
-        std::fs::write(&file, format!("{config}\nclientConnection:\n  kubeconfig: {kubeconfig}\n"))
+        let kubeconfig = format!("kubeconfig: {}", self.kubeconfig.display());
+        std::fs::write(&file, config.replace("kubeconfig: \"\"", &kubeconfig))
             .context("can't write the configuration")?;
         let spec = self.process(plane, "kube-scheduler").await?;
         Ok(spec.arg(format!("--bind-address={}", self.address)))

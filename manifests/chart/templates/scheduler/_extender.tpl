@@ -110,6 +110,12 @@ volumeMounts:
 # is in the same pod. What the values mean: scheduler-config/README.md.
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
+clientConnection:
+  # The account of the pod.
+  kubeconfig: ""
+  # Each pod that is placed is one request, and one for its event. By itself kube-scheduler makes 50 a second at most.
+  qps: {{ .Values.scheduler.qps }}
+  burst: {{ mul 2 .Values.scheduler.qps }}
 leaderElection:
   leaderElect: true
   # In the pod's own namespace, as a flag says.
@@ -118,6 +124,21 @@ leaderElection:
 percentageOfNodesToScore: {{ include "percentageOfNodesToScore" . }}
 profiles:
   - schedulerName: {{ .Values.scheduler.name }}
+    plugins:
+      filter:
+        # First, since it turns away most nodes of a large cluster, and at the least cost.
+        enabled:
+          - name: NodeAffinity
+    pluginConfig:
+      - name: NodeAffinity
+        args:
+          # Node plugins run on these nodes alone, so that no other one advertises boards.
+          addedAffinity:
+            requiredDuringSchedulingIgnoredDuringExecution:
+              nodeSelectorTerms:
+                - matchExpressions:
+                    - key: {{ .Values.nodes.label }}
+                      operator: Exists
 extenders:
   - urlPrefix: http://127.0.0.1:9461
     filterVerb: filter

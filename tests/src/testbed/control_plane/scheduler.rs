@@ -1,6 +1,8 @@
 //! kube-scheduler's configuration: the shipped file with the addresses of this test bed.
 
-use anyhow::{Context as _, Result, bail};
+use crate::testbed::manifests::template;
+use crate::testbed::programs::repository;
+use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;
 
 /// A configuration: a shipped one with some values replaced, or one without an extender.
@@ -12,8 +14,10 @@ pub struct SchedulerConfig {
 
 /// Log verbosity at which kube-scheduler reports failed prioritize calls.
 const TELLS_EVERYTHING: u8 = 5;
-/// Most nodes that our own scheduler judges for a pod.
-const MOST_JUDGED: usize = 300;
+/// The part of the chart with the configuration of our own scheduler.
+const OWN: &str = "templates/scheduler/config-maps.yaml";
+/// Name of the configuration's file in its `ConfigMap`.
+const OWN_FILE: &str = "kube-scheduler.yaml";
 
 impl SchedulerConfig {
     /// The shipped configuration with the extender at `url`.
@@ -24,17 +28,15 @@ impl SchedulerConfig {
         Self::read("kube-scheduler.yaml", url)
     }
 
-    /// The configuration of a scheduler of our own, for a cluster of `nodes` nodes that advertise the resource: the
-    /// shipped one, but kube-scheduler itself looks for the nodes that have the resource, and all of these are judged
-    /// while there are at most 300.
+    /// The configuration of our own scheduler as the chart renders it for a cluster of `nodes` nodes, with the extender
+    /// at `url`. Here it places pods that name no scheduler.
     ///
     /// # Errors
-    /// The file is missing, or has no extender.
+    /// Helm was not built, or the chart has no such configuration.
     pub fn own(url: &str, nodes: usize) -> Result<Self> {
-        let percentage = (100 * MOST_JUDGED).div_ceil(nodes.max(1)).min(100);
-        Self::shipped(url)?
-            .with("ignoredByScheduler", "false")?
-            .with("percentageOfNodesToScore", &percentage.to_string())
+        let map = template(OWN, &[&format!("scheduler.nodes={nodes}")])?;
+        let text = literal_block(&map, OWN_FILE)?;
+        Self::of_test_bed(text, url)?.with("schedulerName", "default-scheduler")
     }
 
     /// The shipped configuration for an extender in another pod, at `url` over HTTPS. `certificates` has the files of
@@ -59,9 +61,13 @@ impl SchedulerConfig {
     }
 
     fn read(file: &str, url: &str) -> Result<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler-config").join(file);
+        let path = repository().join("scheduler-config").join(file);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
+        Self::of_test_bed(text, url)
+    }
+
+    fn of_test_bed(text: String, url: &str) -> Result<Self> {
         // Only one kube-scheduler runs, and it must not wait for the lease of the one before.
         let config = Self { text, verbosity: TELLS_EVERYTHING }.with("leaderElect", "false")?;
         config.with("urlPrefix", url)
@@ -99,12 +105,15 @@ impl SchedulerConfig {
         Self { text: format!("{}{key}: {value}\n", self.text), ..self }
     }
 
-    /// Raises kube-scheduler's limit on its requests to the API server (50 per second) and reduces its log, to
-    /// measure how fast pods are placed.
+    /// Raises kube-scheduler's limit on its requests to the API server (50 per second by default) and reduces its log,
+    /// to measure how fast pods are placed.
     ///
     /// # Errors
     /// The configuration has no client connection.
     pub fn unthrottled(self) -> Result<Self> {
+        if self.text.contains("\n  qps:") {
+            return Ok(Self { verbosity: 1, ..self.with("qps", "5000")?.with("burst", "5000")? });
+        }
         let section = "clientConnection:\n";
         let Some((before, after)) = self.text.split_once(section) else {
             bail!("the scheduler's configuration has no clientConnection");
@@ -144,9 +153,28 @@ fn rewrite_scheduler_config(text: &str, key: &str, value: &str) -> Result<String
     Ok(text)
 }
 
+/// The text under `key` in YAML that has it as a literal block (`key: |`).
+fn literal_block(yaml: &str, key: &str) -> Result<String> {
+    let head = format!("{key}: |");
+    let mut lines = yaml.lines().skip_while(|line| line.trim_start() != head);
+    let indent = lines.next().with_context(|| format!("there is no {head}"))?;
+    let indent = " ".repeat(indent.len() - indent.trim_start().len() + 2);
+    let block: String =
+        lines.map_while(|line| line.strip_prefix(&indent)).map(|line| format!("{line}\n")).collect();
+    ensure!(!block.is_empty(), "{key} is empty");
+    Ok(block)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_literal_block_ends_where_its_indentation_does() {
+        let yaml = "data:\n  a: |\n    x: 1\n      y: 2\n---\nb: 3\n";
+        assert_eq!(literal_block(yaml, "a").unwrap(), "x: 1\n  y: 2\n");
+        assert!(literal_block(yaml, "b").is_err());
+    }
 
     #[test]
     fn only_the_value_of_the_key_changes() {

@@ -8,7 +8,7 @@ use fpga_core::names::ACCELERATED_RESOURCE;
 
 /// kube-scheduler's search stops only after this many feasible nodes, if there are as many.
 const LEAST_SAMPLE: usize = 100;
-/// Most nodes that our own scheduler judges for a pod.
+/// Most nodes that our own scheduler judges for a pod, as the chart configures it.
 const MOST_JUDGED: usize = 300;
 /// Name of the manifests' own scheduler.
 const OWN_SCHEDULER: &str = "kube-fpga";
@@ -177,7 +177,9 @@ pub fn sampling(facts: &Facts) -> Vec<Finding> {
         Finding::warning(
             CHECK,
             format!("a decision sees {sample} of the {with_boards} nodes with boards"),
-            "Our own scheduler can judge 300: a bitstream that few nodes hold may be with none of those that it sees.",
+            format!(
+                "Our own scheduler can judge {MOST_JUDGED}: a bitstream that few nodes hold may be with none of those that it sees."
+            ),
             format!(
                 "Set scheduler.nodes of the chart to the number of nodes of the cluster, {nodes}, and upgrade."
             ),
@@ -196,4 +198,17 @@ pub fn sampling(facts: &Facts) -> Vec<Finding> {
             "all FPGA pods narrow their nodes themselves, and all nodes with boards are looked at",
         )
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_judged_nodes_is_the_charts() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/chart/templates/_helpers.tpl");
+        let helpers = std::fs::read_to_string(path).unwrap();
+        let definition = format!("{{{{- define \"mostJudged\" -}}}}{MOST_JUDGED}{{{{- end }}}}");
+        assert!(helpers.contains(&definition), "the chart has no {definition}");
+    }
 }
