@@ -34,16 +34,15 @@ static bool set_arguments(struct function *f, const struct job *job)
 /* When the kernel ran, on the device's clock. */
 static bool read_times(struct ocl *o, cl_event ran, struct reply *reply)
 {
-    static const cl_profiling_info asked[] = { CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_SUBMIT,
-                                               CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_END };
-    cl_ulong ns[4] = { 0 };
-    for (int i = 0; i < 4; i++)
+    static const cl_profiling_info asked[] = { CL_PROFILING_COMMAND_SUBMIT, CL_PROFILING_COMMAND_START,
+                                               CL_PROFILING_COMMAND_END };
+    cl_ulong ns[3] = { 0 };
+    for (int i = 0; i < 3; i++)
         if (!OCL_TRY(o, clGetEventProfilingInfo, ran, asked[i], sizeof ns[i], &ns[i], NULL))
             return false;
     reply->has_times = true;
     reply->waited_us = (double)(ns[1] - ns[0]) / 1e3;
-    reply->loaded_us = (double)(ns[2] - ns[1]) / 1e3;
-    reply->kernel_us = (double)(ns[3] - ns[2]) / 1e3;
+    reply->kernel_us = (double)(ns[2] - ns[1]) / 1e3;
     return true;
 }
 

@@ -154,8 +154,8 @@ static void send_reply(int fd, const struct ocl *ocl, const struct reply *reply)
     char head[1024];
     char times[160] = "";
     if (reply->has_times)
-        snprintf(times, sizeof times, "X-OpenCL-Wait-Us: %.0f\r\nX-OpenCL-Load-Us: %.0f\r\nX-OpenCL-Kernel-Us: %.0f\r\n",
-                 reply->waited_us, reply->loaded_us, reply->kernel_us);
+        snprintf(times, sizeof times, "X-OpenCL-Wait-Us: %.0f\r\nX-OpenCL-Kernel-Us: %.0f\r\n", reply->waited_us,
+                 reply->kernel_us);
     int n = snprintf(head, sizeof head,
                      "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nX-OpenCL-Device: %s\r\n"
                      "X-OpenCL-Us: %.0f\r\n%sConnection: close\r\n\r\n",

@@ -23,11 +23,10 @@ struct reply {
     char message[512];
     /* Microseconds from the first enqueue to the end of the last read. */
     double opencl_us;
-    /* With OCL_PROFILE=1: microseconds that the kernel waited for the device, from then to its start, and that
-     * it ran. A device manager loads the bitstream in between, if it has to. */
+    /* With OCL_PROFILE=1: microseconds from submitting the kernel to its start, and that it ran. A device manager
+     * loads the bitstream before the start, if it has to. */
     bool has_times;
     double waited_us;
-    double loaded_us;
     double kernel_us;
     /* The device is gone: send this reply, then end with exit status 1. */
     bool device_lost;
