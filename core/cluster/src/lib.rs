@@ -10,3 +10,4 @@ pub mod qos;
 pub mod rebalance;
 pub mod replicas;
 pub mod router;
+pub mod tracked_board;

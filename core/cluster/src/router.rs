@@ -2,7 +2,8 @@
 //! slot where the load evicts the least valuable bitstream, else the one with the shortest queue. A request never
 //! waits while a replica has an idle slot.
 //!
-//! The caller knows the slots and queues. Today that is the simulator; no service uses the module.
+//! The caller knows the slots and queues: the simulator by itself, the endpoint picker from the states of the nodes
+//! and its own requests ([`crate::tracked_board`]).
 
 use std::num::NonZeroU32;
 
@@ -26,52 +27,101 @@ pub enum SlotState {
     Busy,
 }
 
-/// The board of a replica.
+/// The board of a replica. A board about which nothing is known has no slots, and as many waiting requests as are in
+/// flight there.
 #[derive(Debug, Clone, Copy)]
 pub struct Board<'a, B> {
     /// Slots of the board.
     pub slots: &'a [Slot<B>],
     /// Number of requests that wait for a slot of the board.
     pub waiting: usize,
+    /// Number of requests in flight, by which boards are compared that are equal otherwise.
+    pub in_flight: usize,
 }
 
-impl<B: PartialEq> Board<'_, B> {
+/// How well a board serves a request; the least value is the best.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit<W> {
+    /// An idle slot has the bitstream.
+    Resident,
+    /// An idle slot can be loaded. An empty one evicts nothing: `None` is less than any value.
+    Load { evicted: Option<W>, last_use: u64 },
+    /// The request waits behind so many others.
+    Wait { waiting: usize },
+}
+
+impl<B: Copy + PartialEq> Board<'_, B> {
     fn copies(&self, of: B) -> NonZeroU32 {
         let of = Some(of);
         let copies = self.slots.iter().filter(|slot| slot.resident == of).count();
         u32::try_from(copies).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
     }
+
+    fn idle(&self) -> impl Iterator<Item = &Slot<B>> {
+        self.slots.iter().filter(|slot| slot.state == SlotState::Idle)
+    }
+
+    fn has_idle(&self, bitstream: B) -> bool {
+        self.idle().any(|slot| slot.resident == Some(bitstream))
+    }
+
+    fn fit<W: Ord>(&self, wanted: B, worth: impl Fn(B, NonZeroU32) -> W) -> Fit<W> {
+        if self.has_idle(wanted) {
+            return Fit::Resident;
+        }
+        let load = |slot: &Slot<B>| {
+            let evicted = slot.resident.map(|resident| worth(resident, self.copies(resident)));
+            Fit::Load { evicted, last_use: slot.last_use }
+        };
+        self.idle().map(load).min().unwrap_or(Fit::Wait { waiting: self.waiting })
+    }
 }
 
 /// The index in `boards` of the replica that serves a request for `wanted`; `None` if there is no board. `worth` is
 /// the value of keeping a bitstream on a board, from the board's index, the bitstream and the number of slots that
-/// hold it. Of equal values the slot unused for the longest time is chosen.
+/// hold it. Of equal values the slot unused for the longest time is chosen, then the board with the fewest requests in
+/// flight, then the first.
 pub fn choose<'a, B: Copy + PartialEq + 'a, W: Ord>(
     boards: impl IntoIterator<Item = Board<'a, B>>,
     wanted: B,
     worth: impl Fn(usize, B, NonZeroU32) -> W,
 ) -> Option<usize> {
-    let mut cheapest: Option<((Option<W>, u64), usize)> = None;
-    let mut calmest: Option<(usize, usize)> = None;
+    let mut best: Option<(Fit<W>, usize, usize)> = None;
     for (place, board) in boards.into_iter().enumerate() {
-        let mut idle = board.slots.iter().filter(|slot| slot.state == SlotState::Idle).peekable();
-        if idle.peek().is_none() {
-            let waiting = (board.waiting, place);
-            calmest = Some(calmest.map_or(waiting, |calmest| calmest.min(waiting)));
+        // What a load would cost on the others is of no interest then.
+        if matches!(best, Some((Fit::Resident, ..))) && !board.has_idle(wanted) {
+            continue;
         }
-        for slot in idle {
-            if slot.resident == Some(wanted) {
-                return Some(place);
-            }
-            // An empty slot evicts nothing: `None` is less than any value.
-            let cost = slot.resident.map(|resident| worth(place, resident, board.copies(resident)));
-            let cost = (cost, slot.last_use);
-            if cheapest.as_ref().is_none_or(|(least, _)| cost < *least) {
-                cheapest = Some((cost, place));
-            }
+        let fit = board.fit(wanted, |resident, copies| worth(place, resident, copies));
+        let candidate = (fit, board.in_flight, place);
+        if best.as_ref().is_none_or(|best| candidate < *best) {
+            best = Some(candidate);
         }
     }
-    cheapest.map(|(_, place)| place).or(calmest.map(|(_, place)| place))
+    best.map(|(_, _, place)| place)
+}
+
+/// The indexes in `boards` of the replicas that a request for `wanted` should try, the best first and at most `most`.
+/// The first is that of [`choose`], and each further one is what it would be without those before.
+pub fn rank<'a, B: Copy + PartialEq + 'a, W: Ord>(
+    boards: impl IntoIterator<Item = Board<'a, B>>,
+    wanted: B,
+    worth: impl Fn(usize, B, NonZeroU32) -> W,
+    most: usize,
+) -> Vec<usize> {
+    let fits = boards.into_iter().enumerate().map(|(place, board)| {
+        (board.fit(wanted, |resident, copies| worth(place, resident, copies)), board.in_flight, place)
+    });
+    let mut fits: Vec<_> = fits.collect();
+    if most == 0 {
+        return Vec::new();
+    }
+    if fits.len() > most {
+        fits.select_nth_unstable(most - 1);
+        fits.truncate(most);
+    }
+    fits.sort_unstable();
+    fits.into_iter().map(|(_, _, place)| place).collect()
 }
 
 #[cfg(test)]
@@ -83,9 +133,16 @@ mod tests {
         Slot { resident, state, last_use }
     }
 
+    fn board((slots, waiting): (&[Slot<char>], usize)) -> Board<'_, char> {
+        Board { slots, waiting, in_flight: 0 }
+    }
+
+    fn worth(_: usize, bitstream: char, copies: NonZeroU32) -> u32 {
+        u32::from(bitstream) / copies
+    }
+
     fn chosen(boards: &[(&[Slot<char>], usize)], wanted: char) -> Option<usize> {
-        let boards = boards.iter().map(|(slots, waiting)| Board { slots, waiting: *waiting });
-        choose(boards, wanted, |_, bitstream, copies| u32::from(bitstream) / copies)
+        choose(boards.iter().copied().map(board), wanted, worth)
     }
 
     #[test]
@@ -112,6 +169,16 @@ mod tests {
         assert_eq!(chosen(&[(&once, 0), (&twice, 0)], 'w'), Some(1), "what is used counts as a copy, too");
     }
 
+    #[test]
+    fn of_equal_boards_the_one_with_the_fewest_requests_in_flight_comes_first() {
+        let slots = [slot(Some('w'), SlotState::Idle, 1)];
+        let boards = [3, 1, 2, 1].map(|in_flight| Board { slots: &slots, waiting: 0, in_flight });
+        assert_eq!(rank(boards, 'w', worth, 3), [1, 3, 2]);
+        let unknown = [2, 0, 1].map(|in_flight| Board { slots: &[], waiting: in_flight, in_flight });
+        assert_eq!(rank(unknown, 'w', worth, 9), [1, 2, 0], "without knowledge the least in flight");
+        assert_eq!(rank(unknown, 'w', worth, 0), [0; 0]);
+    }
+
     fn any_slot() -> impl Strategy<Value = Slot<char>> {
         let resident = prop::option::of(prop::char::range('a', 'e'));
         (resident, any::<bool>(), 0_u64..20).prop_map(|(resident, busy, last_use)| {
@@ -119,10 +186,14 @@ mod tests {
         })
     }
 
+    fn any_boards(least: usize) -> impl Strategy<Value = Vec<(Vec<Slot<char>>, usize)>> {
+        prop::collection::vec((prop::collection::vec(any_slot(), 1..4), 0_usize..4), least..6)
+    }
+
     proptest! {
         #[test]
         fn no_request_waits_or_loads_without_need(
-            boards in prop::collection::vec((prop::collection::vec(any_slot(), 1..4), 0_usize..4), 1..6),
+            boards in any_boards(1),
             wanted in prop::char::range('a', 'e'),
         ) {
             let known: Vec<(&[Slot<char>], usize)> =
@@ -137,6 +208,22 @@ mod tests {
             if !boards.iter().any(idle) {
                 prop_assert!(boards.iter().all(|board| board.1 >= boards[place].1));
             }
+        }
+
+        #[test]
+        fn each_further_replica_is_the_choice_without_those_before(
+            boards in any_boards(0), wanted in prop::char::range('a', 'e'), most in 0_usize..7,
+        ) {
+            let known = || boards.iter().map(|(slots, waiting)| board((slots, *waiting)));
+            let ranked = rank(known(), wanted, worth, most);
+            let mut left: Vec<usize> = (0..boards.len()).collect();
+            let mut expected = Vec::new();
+            while expected.len() < most && !left.is_empty() {
+                let among = left.iter().map(|place| board((&boards[*place].0, boards[*place].1)));
+                let next = choose(among, wanted, worth).unwrap();
+                expected.push(left.remove(next));
+            }
+            prop_assert_eq!(ranked, expected);
         }
     }
 }

@@ -81,10 +81,11 @@ impl Node {
         (self.busy as usize) < self.view.len()
     }
 
-    /// The board as the router sees it.
+    /// The board as the router sees it. Of replicas that are equal otherwise the first serves, however many requests
+    /// are in flight.
     #[must_use]
     pub fn board(&self) -> Board<'_, u32> {
-        Board { slots: &self.view, waiting: self.waiting.len() }
+        Board { slots: &self.view, waiting: self.waiting.len(), in_flight: 0 }
     }
 
     /// Takes a slot for a bitstream as a device manager does. Bitstreams with greater `worth` are evicted later.
