@@ -1,0 +1,234 @@
+//! Command line and wiring.
+
+use crate::function::{FunctionName, is_label};
+use crate::metrics::Metrics;
+use crate::picker::{Limits, Picker};
+use crate::probes;
+use crate::routing::Routing;
+use crate::server::Port;
+use crate::service::{MAX_STREAMS, Service};
+use crate::watch::{self, Scope};
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use fpga_net::log::LogArgs;
+use fpga_net::signals::Signals;
+use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
+use fpga_net::{duration, kube_config, ready_file};
+use prometheus_client::registry::Registry;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch::channel;
+use tracing::info;
+
+/// A body of 1 MiB, which is as much as Envoy buffers by default, and what is around it.
+const DEFAULT_MESSAGE_BYTES: usize = (1 << 20) + (64 << 10);
+/// Longest message that can be set.
+const MAX_MESSAGE_BYTES: usize = 256 << 20;
+
+const EXAMPLES: &str = "Examples:
+  Beside an Envoy on the same machine, for all functions:
+    fpga-endpoint-picker --kubeconfig ~/.kube/config --listen 127.0.0.1:9470
+  For the InferencePool of one function, with TLS:
+    fpga-endpoint-picker --function default/sobel --listen 0.0.0.0:9470 --tls-cert /tls/tls.crt --tls-key /tls/tls.key
+  What a function is:
+    kubectl label service sobel fpga-scheduling.io/function=sobel
+    kubectl annotate service sobel fpga-scheduling.io/bitstreams=sobel fpga-scheduling.io/max-waiting=200";
+
+/// Chooses for each request of a function the replica whose board has the bitstream. Speaks Envoy's external processing
+/// (the Gateway API Inference Extension's Endpoint Picker Protocol).
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+#[command(mut_arg("log", |log| log.default_value("fpga_endpoint_picker=info,warn")))]
+pub struct Args {
+    /// Address for gateways (gRPC); port 0 takes a free one.
+    #[arg(long, env = "FPGA_LISTEN", default_value = "127.0.0.1:9470")]
+    listen: SocketAddr,
+    /// Address for probes and metrics, plain HTTP; port 0 takes a free one.
+    #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
+    metrics_listen: Option<SocketAddr>,
+    /// File for the bound addresses, written when the ports are open: the gateways' first, then metrics:ADDRESS.
+    #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
+    ready_file: Option<PathBuf>,
+    /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
+    #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// Certificate (PEM, with its chain) of the gateways' port; a changed file applies to new connections.
+    #[arg(long, env = "FPGA_TLS_CERT", value_name = "PATH", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM).
+    #[arg(long, env = "FPGA_TLS_KEY", value_name = "PATH", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The function of all requests, for a gateway with an InferencePool per function. Without it the path tells
+    /// (/function/NAME or /function/NAME.NAMESPACE), or the host.
+    #[arg(long, env = "FPGA_FUNCTION", value_name = "NAMESPACE/NAME")]
+    function: Option<FunctionName>,
+    /// Namespace of functions that requests name without one.
+    #[arg(long, env = "FPGA_FUNCTION_NAMESPACE", default_value = "default", value_parser = namespace)]
+    function_namespace: String,
+    /// Take functions of --function-namespace only.
+    #[arg(long, env = "FPGA_ONE_NAMESPACE")]
+    one_namespace: bool,
+    /// Domain below which hosts name functions, as NAME.NAMESPACE.DOMAIN.
+    #[arg(long, env = "FPGA_DOMAIN", value_name = "DOMAIN")]
+    domain: Option<String>,
+    /// Most endpoints in an answer: the gateway tries them in order. Write 1 for a gateway that takes one only.
+    #[arg(long, env = "FPGA_ENDPOINTS", value_name = "COUNT", default_value = "3", value_parser = clap::value_parser!(u8).range(1..=16))]
+    endpoints: u8,
+    /// Most requests of a function that may wait for a slot; more are answered with 429. A Service's annotation
+    /// fpga-scheduling.io/max-waiting goes before it.
+    #[arg(long, env = "FPGA_MAX_WAITING", value_name = "COUNT", default_value_t = 1_000)]
+    max_waiting: usize,
+    /// Longest message of a gateway. One that buffers bodies sends a whole body as one message.
+    #[arg(long, env = "FPGA_MAX_MESSAGE_BYTES", value_name = "BYTES", default_value_t = DEFAULT_MESSAGE_BYTES)]
+    max_message_bytes: usize,
+    /// Most requests in flight; gateways get an error for more.
+    #[arg(long, env = "FPGA_MAX_STREAMS", value_name = "COUNT", default_value_t = MAX_STREAMS)]
+    max_streams: usize,
+    /// Time after SIGTERM in which requests are still answered while the picker says that it is not ready. SIGINT or a
+    /// second signal ends it.
+    #[arg(long, env = "FPGA_SHUTDOWN_DELAY", default_value = "5s", value_parser = duration::parse)]
+    shutdown_delay: Duration,
+    /// Time for requests in flight to end after the port has closed. A further signal ends it.
+    #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "30s", value_parser = duration::parse)]
+    drain_timeout: Duration,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    match is_label(text) {
+        true => Ok(text.to_owned()),
+        false => Err("write the name of a namespace, for example `default`".to_owned()),
+    }
+}
+
+impl Args {
+    /// Runs the picker until a signal comes.
+    ///
+    /// # Errors
+    /// Invalid arguments, or the system's error.
+    pub fn run(self) -> Result<()> {
+        self.log.init()?;
+        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(self.serve())
+    }
+
+    async fn serve(self) -> Result<()> {
+        if !(1024..=MAX_MESSAGE_BYTES).contains(&self.max_message_bytes) {
+            bail!(
+                "--max-message-bytes {} can't be; write 1024 to {MAX_MESSAGE_BYTES}, for example {DEFAULT_MESSAGE_BYTES}",
+                self.max_message_bytes
+            );
+        }
+        let mut signals = Signals::install().context("can't take signals")?;
+        let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
+        let client = kube::Client::try_from(config)?;
+        let tls = self.tls()?;
+        let listener = bind(self.listen, "--listen").await?;
+        let probes_listener = match self.metrics_listen {
+            Some(address) => Some(bind(address, "--metrics-listen").await?),
+            None => None,
+        };
+        let mut addresses = vec![listener.local_addr()?.to_string()];
+        if let Some(listener) = &probes_listener {
+            addresses.push(format!("metrics:{}", listener.local_addr()?));
+        }
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let limits = Limits { endpoints: self.endpoints.into(), waiting: self.max_waiting };
+        let picker = Picker::new(limits, metrics);
+        let routing = Routing {
+            fixed: self.function.clone(),
+            namespace: self.function_namespace.as_str().into(),
+            domain: self.domain.as_deref().map(|domain| domain.trim_matches('.').to_ascii_lowercase().into()),
+        };
+        info!(
+            listen = %addresses.join(" "), tls = tls.is_some(), ?limits, ?routing,
+            version = env!("CARGO_PKG_VERSION"), "Starting"
+        );
+        let service = Service::new(Arc::clone(&picker), routing, self.max_streams);
+        let port = Port { listener, tls: tls.clone(), max_message_bytes: self.max_message_bytes };
+        let scope = Scope { namespace: self.one_namespace.then(|| self.function_namespace.clone()) };
+        let watch = watch::run(client, scope, Arc::clone(&picker));
+        let (stop, stopped) = channel(false);
+        let until_stopped = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
+            // An error means that the sender is gone, which is an end as well.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let probes = {
+            let (picker, stopped) = (Arc::clone(&picker), stopped.clone());
+            async move {
+                if let Some(listener) = probes_listener {
+                    probes::serve(listener, picker, registry, stopped).await;
+                }
+                std::future::pending::<()>().await;
+            }
+        };
+        let reload = async {
+            match &tls {
+                Some(tls) => tls.keep(|_| {}).await,
+                None => std::future::pending().await,
+            }
+        };
+        if let Some(path) = &self.ready_file {
+            ready_file::write(path, &addresses).with_context(|| format!("can't write {}", path.display()))?;
+        }
+        let end = async {
+            signals.until_ports_close(self.shutdown_delay, || picker.begin_to_end()).await;
+            info!("Stopping");
+            stop.send_replace(true);
+            tokio::select! {
+                () = tokio::time::sleep(self.drain_timeout) => {}
+                _ = signals.next() => {}
+            }
+            info!("Requests in flight are no longer counted");
+        };
+        tokio::select! {
+            served = port.serve(Arc::clone(&picker), service, until_stopped(stopped)) => Ok(served?),
+            () = watch => bail!("a watch on the API server ended"),
+            () = reload => bail!("the certificates are no longer read"),
+            () = probes => bail!("the port for probes ended"),
+            () = end => Ok(()),
+        }
+    }
+
+    fn tls(&self) -> Result<Option<Arc<ServerTls>>> {
+        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
+        let files = ServerFiles { certificate: certificate.clone(), key: key.clone(), client_ca: None };
+        let tls = ServerTls::new(files, HTTP_2);
+        if let Reload::Failed(error) = tls.reload() {
+            bail!("--tls-cert or --tls-key is no good: {error}");
+        }
+        Ok(Some(Arc::new(tls)))
+    }
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| format!("can't listen on {address}; choose another address with {flag}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_what_to_write() {
+        for (args, hint) in [
+            (["--function", "sobel"], "default/sobel"),
+            (["--function-namespace", "A"], "`default`"),
+            (["--endpoints", "0"], "1..=16"),
+        ] {
+            let error = Args::try_parse_from(["x", args[0], args[1]]).unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The protocol of one request: what the gateway says, and what it is answered. No I/O.
+//!
+//! The decision needs the headers only. What comes later is answered so that the gateway goes on: with
+//! `FULL_DUPLEX_STREAMED` each piece of a body goes back to the gateway, which has no other copy; else a body stays as
+//! it is. A request is in flight until the response has ended or the exchange is dropped.
+
+mod answers;
+
+use crate::ext_proc::processing_request::Request as Said;
+use crate::ext_proc::{
+    BodySendMode, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse,
+};
+use crate::function::FunctionName;
+use crate::metrics::RefusalReason;
+use crate::picker::{Picked, Picker, Ticket};
+use crate::routing::Routing;
+use crate::state::Refusal;
+use answers::Direction;
+use prost_types::Value;
+use prost_types::value::Kind;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Header and metadata key of the endpoints in an answer.
+pub const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// Metadata namespace of [`DESTINATION`] and [`SERVED`].
+pub const LB_NAMESPACE: &str = "envoy.lb";
+/// Metadata key of the endpoint that served the request.
+pub const SERVED: &str = "x-gateway-destination-endpoint-served";
+/// Metadata key of the candidates.
+pub const SUBSET: &str = "x-gateway-destination-endpoint-subset";
+/// Metadata namespace of [`SUBSET`].
+pub const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
+
+/// Most headers of a request; Envoy lets 100 pass by default.
+pub const MAX_HEADERS: usize = 1_000;
+/// Longest path or host that can name a function, in bytes.
+const MAX_NAME_BYTES: usize = 4_096;
+/// Time for the first message.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the body from a gateway that wants the stream to end after it, and may have none.
+const ONE_SHOT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The exchange with the gateway about one request.
+#[derive(Debug)]
+pub struct Exchange {
+    picker: Arc<Picker>,
+    routing: Arc<Routing>,
+    ticket: Option<Ticket>,
+    bodies: Bodies,
+    phase: Phase,
+}
+
+/// The modes of the bodies.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bodies {
+    request: Mode,
+    response: Mode,
+}
+
+/// What becomes of a body's pieces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Mode {
+    /// The gateway keeps the body.
+    #[default]
+    Kept,
+    /// The gateway has given the piece away and waits for it.
+    Echoed,
+}
+
+/// How far the exchange is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The headers of the request have not come.
+    Begins,
+    /// The endpoints have been told.
+    Decided,
+    /// As `Decided`, by a gateway that asks for the endpoints only: it waits for the end of the stream, and may never
+    /// say that the request has ended (NGINX Gateway Fabric).
+    DecidedOneShot,
+}
+
+/// The answer to a message.
+#[derive(Debug)]
+pub enum Reply {
+    /// This answer.
+    Answer(Box<ProcessingResponse>),
+    /// This answer, and the end of the stream.
+    Last(Box<ProcessingResponse>),
+    /// No answer.
+    Nothing,
+}
+
+/// The gateway's messages make no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Something came before the headers of the request.
+    #[error("the request's headers must come first")]
+    HeadersFirst,
+    /// Headers of a second request.
+    #[error("a stream is for one request")]
+    SecondRequest,
+    /// A message without content.
+    #[error("a message is empty, or of a kind that is not known here")]
+    Empty,
+}
+
+impl Exchange {
+    /// An exchange about a request whose headers are still to come.
+    #[must_use]
+    pub fn new(picker: Arc<Picker>, routing: Arc<Routing>) -> Self {
+        Self { picker, routing, ticket: None, bodies: Bodies::default(), phase: Phase::Begins }
+    }
+
+    /// Longest time until the next message; `None` if a request takes as long as it takes.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Begins => Some(HEADERS_TIMEOUT),
+            Phase::Decided => None,
+            Phase::DecidedOneShot => Some(ONE_SHOT_TIMEOUT),
+        }
+    }
+
+    /// Whether the gateway has been told the endpoints.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.phase != Phase::Begins
+    }
+
+    /// Takes a message of the gateway.
+    ///
+    /// # Errors
+    /// [`Malformed`]; the stream ends.
+    pub fn take(&mut self, message: ProcessingRequest) -> Result<Reply, Malformed> {
+        let ProcessingRequest { request, metadata_context, observability_mode, protocol_config, .. } =
+            message;
+        if observability_mode {
+            // Nobody waits for an answer, so nothing can be decided.
+            return Ok(Reply::Nothing);
+        }
+        if let Some(config) = protocol_config {
+            self.bodies =
+                Bodies { request: mode(config.request_body_mode), response: mode(config.response_body_mode) };
+        }
+        let said = request.ok_or(Malformed::Empty)?;
+        match (&said, self.phase) {
+            (Said::RequestHeaders(_), Phase::Begins) => {}
+            (Said::RequestHeaders(_), _) => return Err(Malformed::SecondRequest),
+            (_, Phase::Begins) => return Err(Malformed::HeadersFirst),
+            _ => {}
+        }
+        Ok(match said {
+            Said::RequestHeaders(headers) => {
+                self.decide(&headers, metadata_context.as_ref(), protocol_config.is_some())
+            }
+            Said::RequestBody(body) => {
+                let answer = Box::new(self.body(Direction::Request, body));
+                match self.phase {
+                    Phase::DecidedOneShot => Reply::Last(answer),
+                    Phase::Begins | Phase::Decided => Reply::Answer(answer),
+                }
+            }
+            Said::RequestTrailers(_) => Reply::Answer(Box::new(answers::trailers(Direction::Request))),
+            Said::ResponseHeaders(headers) => {
+                self.served(metadata_context.as_ref());
+                if headers.end_of_stream {
+                    self.ticket = None;
+                }
+                Reply::Answer(Box::new(answers::response_headers()))
+            }
+            Said::ResponseBody(body) => {
+                if body.end_of_stream {
+                    self.ticket = None;
+                }
+                Reply::Answer(Box::new(self.body(Direction::Response, body)))
+            }
+            Said::ResponseTrailers(_) => {
+                self.ticket = None;
+                Reply::Answer(Box::new(answers::trailers(Direction::Response)))
+            }
+        })
+    }
+
+    fn body(&self, direction: Direction, body: HttpBody) -> ProcessingResponse {
+        let mode = match direction {
+            Direction::Request => self.bodies.request,
+            Direction::Response => self.bodies.response,
+        };
+        answers::body(direction, (mode == Mode::Echoed).then_some(body))
+    }
+
+    fn decide(&mut self, headers: &HttpHeaders, metadata: Option<&Metadata>, is_configured: bool) -> Reply {
+        let list = headers.headers.as_ref().map(|headers| headers.headers.as_slice()).unwrap_or_default();
+        if list.len() > MAX_HEADERS {
+            self.picker.metrics.refused(RefusalReason::TooManyHeaders);
+            let text = format!("the request has {} headers; at most {MAX_HEADERS} are taken", list.len());
+            return Reply::Last(Box::new(answers::refusal(431, &text)));
+        }
+        let path = header(list, ":path");
+        // Who tells neither path nor modes is no proxy, but asks on behalf of one.
+        self.phase = match path.is_none() && !is_configured {
+            true => Phase::DecidedOneShot,
+            false => Phase::Decided,
+        };
+        let authority = header(list, ":authority").or_else(|| header(list, "host"));
+        let function = self.routing.function(path.unwrap_or_default(), authority.unwrap_or_default());
+        let subset = subset(metadata);
+        match self.picker.pick(function.as_ref(), subset.as_ref()) {
+            Ok(Picked { endpoints, ticket }) => {
+                self.ticket = Some(ticket);
+                Reply::Answer(Box::new(answers::destination(&endpoints)))
+            }
+            Err(error) => Reply::Last(Box::new(refusal(error, function.as_ref()))),
+        }
+    }
+
+    fn served(&mut self, metadata: Option<&Metadata>) {
+        let served = field(metadata, LB_NAMESPACE, SERVED).and_then(text).and_then(|text| text.parse().ok());
+        if let (Some(ticket), Some(served)) = (&mut self.ticket, served) {
+            ticket.served_by(served);
+        }
+    }
+}
+
+fn mode(number: i32) -> Mode {
+    match BodySendMode::try_from(number) {
+        Ok(BodySendMode::FullDuplexStreamed | BodySendMode::Grpc) => Mode::Echoed,
+        _ => Mode::Kept,
+    }
+}
+
+/// The value of a header, which is in one of two fields.
+fn header<'h>(headers: &'h [HeaderValue], name: &str) -> Option<&'h str> {
+    let found = headers.iter().find(|header| header.key.eq_ignore_ascii_case(name))?;
+    let value = match found.raw_value.is_empty() {
+        true => &found.value,
+        false => std::str::from_utf8(&found.raw_value).ok()?,
+    };
+    (value.len() <= MAX_NAME_BYTES).then_some(value)
+}
+
+/// The candidates that the gateway names. What is no address is no candidate; `None` if it names none.
+fn subset(metadata: Option<&Metadata>) -> Option<HashSet<SocketAddr>> {
+    let addresses = |text: &str| text.split(',').filter_map(|text| text.trim().parse().ok()).collect();
+    let value = field(metadata, SUBSET_NAMESPACE, SUBSET)?;
+    Some(match &value.kind {
+        Some(Kind::ListValue(list)) => {
+            list.values.iter().filter_map(text).filter_map(|text| text.parse().ok()).collect()
+        }
+        Some(Kind::StringValue(text)) => addresses(text),
+        _ => HashSet::new(),
+    })
+}
+
+fn field<'m>(metadata: Option<&'m Metadata>, namespace: &str, key: &str) -> Option<&'m Value> {
+    metadata?.filter_metadata.get(namespace)?.fields.get(key)
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match &value.kind {
+        Some(Kind::StringValue(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn refusal(error: Refusal, function: Option<&FunctionName>) -> ProcessingResponse {
+    let name =
+        function.map_or_else(|| "the request's function".to_owned(), |name| format!("the function {name}"));
+    match error {
+        Refusal::NotReady => answers::refusal(503, "the functions of the cluster are not known yet"),
+        Refusal::UnknownFunction => match function {
+            Some(_) => answers::refusal(404, &format!("nobody knows {name}")),
+            None => answers::refusal(
+                404,
+                "the request names no function: ask for /function/NAME or /function/NAME.NAMESPACE",
+            ),
+        },
+        Refusal::NoEndpoint => answers::refusal(503, &format!("no replica of {name} is ready")),
+        Refusal::TooManyWaiting => {
+            answers::retry_later(&format!("too many requests wait for a replica of {name}"))
+        }
+    }
+}

@@ -1,0 +1,226 @@
+use super::*;
+use fpga_core::bitstream::BitstreamId;
+use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
+use fpga_core::node_state::DeviceState;
+use proptest::prelude::*;
+
+const T0: MonotonicTime = MonotonicTime(1_000_000);
+
+fn address(number: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], number))
+}
+
+fn function(bitstream: &str, replicas: &[(u16, &str)]) -> Function {
+    let replica = |(port, node): &(u16, &str)| Replica {
+        address: address(*port),
+        pod: Some(format!("pod-{port}").into()),
+        node: Some((*node).into()),
+        board: None,
+    };
+    Function {
+        bitstream: Some(BitstreamId::Name(bitstream.to_owned())),
+        max_waiting: None,
+        replicas: replicas.iter().map(replica).collect(),
+    }
+}
+
+fn name(name: &str) -> FunctionName {
+    FunctionName::new("default", name)
+}
+
+/// The state of a node with one board with one slot, and the bitstream in it.
+fn node_state(seq: u64, loaded: Option<&str>) -> NodeState {
+    let indexes = if loaded.is_some() { [0].as_slice() } else { &[] };
+    NodeState {
+        seq,
+        devices: vec![DeviceState { slots: 1, ..mk_board("board-0", indexes) }],
+        bitstreams: loaded.iter().map(|name| mk_bitstream(name, 5_000)).collect(),
+        ..mk_state()
+    }
+}
+
+/// Two functions with two replicas each, on the same two nodes, and the bitstream of one on each node.
+fn two_nodes() -> State {
+    let mut state = State::default();
+    state.set_function(&name("sobel"), &function("sobel", &[(1, "a"), (2, "b")]), T0);
+    state.set_function(&name("matmul"), &function("matmul", &[(3, "a"), (4, "b")]), T0);
+    assert!(state.learn("a", "ua", &node_state(1, Some("sobel")), Millis::ZERO, T0));
+    assert!(state.learn("b", "ub", &node_state(1, Some("matmul")), Millis::ZERO, T0));
+    state
+}
+
+fn choose(state: &mut State, function: &str, now: MonotonicTime) -> Result<Choice, Refusal> {
+    let function = name(function);
+    let request = Request { function: Some(&function), subset: None, most: 3, max_waiting: 10 };
+    state.choose(request, now)
+}
+
+fn ports(choice: &Choice) -> Vec<u16> {
+    choice.endpoints.iter().map(SocketAddr::port).collect()
+}
+
+#[test]
+fn a_request_goes_to_the_board_with_its_bitstream_and_the_other_replica_is_next() {
+    let mut state = two_nodes();
+    let sobel = choose(&mut state, "sobel", T0).unwrap();
+    assert_eq!((ports(&sobel), sobel.basis), (vec![1, 2], Basis::Resident));
+    let matmul = choose(&mut state, "matmul", T0).unwrap();
+    assert_eq!((ports(&matmul), matmul.basis), (vec![4, 3], Basis::Resident));
+    let third = choose(&mut state, "sobel", T0).unwrap();
+    assert_eq!(third.basis, Basis::Queue, "both boards are busy");
+    state.end(matmul.replica, T0);
+    let fourth = choose(&mut state, "sobel", T0).unwrap();
+    assert_eq!(state.census(T0).in_flight, 3);
+    assert_eq!(fourth.basis, if third.replica == sobel.replica { Basis::Load } else { Basis::Queue });
+}
+
+#[test]
+fn without_a_fresh_state_the_fewest_requests_in_flight_decide() {
+    let mut state = two_nodes();
+    let later = T0 + Millis::from_secs(200);
+    assert_eq!(state.census(later).unknown_boards, 2);
+    let bases: Vec<(u16, Basis)> = (0..4)
+        .map(|_| choose(&mut state, "sobel", later).unwrap())
+        .map(|choice| (choice.endpoints[0].port(), choice.basis))
+        .collect();
+    assert_eq!(bases, [1, 2, 1, 2].map(|port| (port, Basis::InFlight)));
+    let now = later + Millis(1);
+    assert!(!state.learn("a", "ua", &node_state(1, None), Millis::ZERO, now), "an old state is none");
+    assert!(state.learn("a", "new-uid", &node_state(1, None), Millis::ZERO, now), "of another node");
+    assert_eq!(state.census(now).fresh_boards, 1);
+}
+
+#[test]
+fn requests_in_flight_are_counted_exactly_through_all_changes() {
+    let mut state = two_nodes();
+    let first = choose(&mut state, "sobel", T0).unwrap();
+    let second = choose(&mut state, "sobel", T0).unwrap();
+    assert_eq!(state.in_flight_at(address(1)) + state.in_flight_at(address(2)), 2);
+    // The boards of the pods become known otherwise than by the node.
+    let mut changed = function("sobel", &[(1, "a"), (2, "b")]);
+    changed.replicas[0].board = Some("board-7".into());
+    state.set_function(&name("sobel"), &changed, T0);
+    assert_eq!(state.census(T0).in_flight, 2);
+    state.end(first.replica, T0);
+    assert_eq!(state.census(T0).in_flight, 1);
+    // The pod of the other one is gone, and with it its request.
+    state.set_function(&name("sobel"), &function("sobel", &[(9, "a")]), T0);
+    assert_eq!(state.census(T0).in_flight, 0);
+    state.end(second.replica, T0);
+    state.end(first.replica, T0);
+    assert_eq!(state.census(T0).in_flight, 0, "what is gone ends once");
+    assert_eq!(ports(&choose(&mut state, "sobel", T0).unwrap()), [9]);
+    state.remove_function(&name("sobel"), T0);
+    state.remove_function(&name("matmul"), T0);
+    state.forget_node("a", T0);
+    state.forget_node("b", T0);
+    assert_eq!(state.census(T0), Census::default());
+    assert!(state.boards.is_empty() && state.board_ids.is_empty() && state.addresses.is_empty());
+}
+
+#[test]
+fn a_new_pod_with_an_old_ones_address_begins_without_its_requests() {
+    let mut state = two_nodes();
+    for _ in 0..4 {
+        choose(&mut state, "sobel", T0).unwrap();
+    }
+    let mut changed = function("sobel", &[(1, "a"), (2, "b")]);
+    changed.replicas[0].pod = Some("another".into());
+    state.set_function(&name("sobel"), &changed, T0);
+    assert_eq!(state.in_flight_at(address(1)), 0);
+    assert_eq!(state.census(T0).in_flight, state.in_flight_at(address(2)));
+}
+
+#[test]
+fn only_candidates_are_chosen_and_they_tell_the_function_where_nothing_else_does() {
+    let mut state = two_nodes();
+    let mut choose = |function: Option<&str>, ports: &[u16]| {
+        let (function, subset) = (function.map(name), ports.iter().map(|port| address(*port)).collect());
+        let request =
+            Request { function: function.as_ref(), subset: Some(&subset), most: 3, max_waiting: 10 };
+        state.choose(request, T0).map(|choice| choice.endpoints.iter().map(SocketAddr::port).collect())
+    };
+    assert_eq!(choose(Some("sobel"), &[2, 77]), Ok(vec![2]));
+    assert_eq!(choose(None, &[4]), Ok(vec![4]));
+    for (function, ports) in
+        [(Some("sobel"), [].as_slice()), (Some("sobel"), &[3, 4]), (None, &[77]), (None, &[])]
+    {
+        assert_eq!(choose(function, ports), Err(Refusal::NoEndpoint), "{function:?} {ports:?}");
+    }
+}
+
+#[test]
+fn too_many_waiting_requests_no_replica_and_no_function_are_told_apart() {
+    let mut state = two_nodes();
+    assert_eq!(choose(&mut state, "other", T0), Err(Refusal::UnknownFunction));
+    let mut limited = function("sobel", &[(1, "a"), (2, "b")]);
+    limited.max_waiting = Some(1);
+    state.set_function(&name("sobel"), &limited, T0);
+    let taken: Vec<_> = (0..3).map(|_| choose(&mut state, "sobel", T0).unwrap()).collect();
+    assert_eq!(choose(&mut state, "sobel", T0), Err(Refusal::TooManyWaiting));
+    state.end(taken[0].replica, T0);
+    assert!(choose(&mut state, "sobel", T0).is_ok());
+    state.set_function(&name("matmul"), &function("matmul", &[]), T0);
+    assert_eq!(choose(&mut state, "matmul", T0), Err(Refusal::NoEndpoint));
+}
+
+#[test]
+fn a_replica_that_the_gateway_went_past_is_avoided_for_a_while() {
+    let mut state = two_nodes();
+    let choice = choose(&mut state, "sobel", T0).unwrap();
+    let other = state.served(choice.replica, address(2), T0);
+    assert_ne!(other, choice.replica);
+    assert_eq!((state.in_flight_at(address(1)), state.in_flight_at(address(2))), (0, 1));
+    assert_eq!(ports(&choose(&mut state, "sobel", T0).unwrap()), [2]);
+    let later = T0 + AVOIDED_FOR;
+    assert_eq!(ports(&choose(&mut state, "sobel", later).unwrap()), [1, 2]);
+    assert_eq!(state.served(other, address(99), T0), other, "nobody knows this one");
+    let served = state.served(other, address(1), later);
+    assert_eq!(state.served(served, address(1), later), served);
+    state.served(served, address(2), later);
+    assert_eq!(choose(&mut state, "sobel", later).unwrap().endpoints.len(), 2, "all are avoided, so none is");
+}
+
+proptest! {
+    #[test]
+    fn counts_are_exact_whatever_happens(
+        steps in prop::collection::vec((0_u8..6, 0_usize..8, 0_u64..3_000), 0..80),
+    ) {
+        let mut state = two_nodes();
+        let (mut now, mut held, mut seq) = (T0, Vec::<ReplicaId>::new(), 1);
+        for (what, which, later) in steps {
+            now += Millis(later);
+            match what {
+                0 | 1 => {
+                    let function = if which % 2 == 0 { "sobel" } else { "matmul" };
+                    let choice = choose(&mut state, function, now);
+                    held.extend(choice.map(|choice| choice.replica));
+                }
+                2 if !held.is_empty() => {
+                    let replica = held.swap_remove(which % held.len());
+                    state.end(replica, now);
+                }
+                3 if !held.is_empty() => {
+                    let place = which % held.len();
+                    held[place] = state.served(held[place], address([1, 2, 3, 4, 99][usize::try_from(later % 5).unwrap()]), now);
+                }
+                4 => {
+                    seq += 1;
+                    let loaded = [None, Some("sobel"), Some("matmul")][which % 3];
+                    state.learn("a", "ua", &node_state(seq, loaded), Millis::ZERO, now);
+                }
+                _ => {
+                    let all = [(1, "a"), (2, "b")];
+                    let replicas = &all[..1 + which % 2];
+                    state.set_function(&name("sobel"), &function("sobel", replicas), now);
+                    held.retain(|replica| state.replicas.contains_key(replica));
+                }
+            }
+            prop_assert_eq!(state.census(now).in_flight, held.len());
+            let of_functions: usize = state.functions.values().map(|function| function.in_flight).sum();
+            prop_assert_eq!(of_functions, held.len());
+            let of_boards: usize = state.boards.values().map(|board| board.tracked.in_flight()).sum();
+            prop_assert_eq!(of_boards, held.len());
+        }
+    }
+}

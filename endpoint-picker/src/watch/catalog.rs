@@ -1,0 +1,267 @@
+//! The objects of the API server that functions are made of. No I/O.
+
+#[cfg(test)]
+mod tests;
+
+use super::Key;
+use crate::function::{FUNCTION_LABEL, Function, FunctionName, MAX_WAITING_ANNOTATION, Replica, is_label};
+use fpga_core::bitstream::BitstreamId;
+use fpga_core::names::{ACCELERATOR_ALIAS, BITSTREAMS_ANNOTATION, BOARDS_ANNOTATION};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tracing::warn;
+
+/// Label of an EndpointSlice: the name of its Service.
+const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+
+/// The objects of the API server that functions are made of.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    services: HashMap<Key, ServiceEntry>,
+    slices: HashMap<Key, SliceEntry>,
+    pods: HashMap<Key, PodEntry>,
+    /// The slices of each Service.
+    of_service: HashMap<Key, BTreeSet<Key>>,
+    /// The Services of each function.
+    of_function: HashMap<FunctionName, BTreeSet<Key>>,
+    /// The functions of each pod.
+    of_pod: HashMap<Key, HashSet<Key>>,
+    changed: HashSet<FunctionName>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct ServiceEntry {
+    function: FunctionName,
+    bitstream: Option<BitstreamId>,
+    max_waiting: Option<usize>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct SliceEntry {
+    service: Key,
+    endpoints: Vec<EndpointEntry>,
+}
+
+/// An endpoint that is ready.
+#[derive(Debug, PartialEq, Eq)]
+struct EndpointEntry {
+    address: SocketAddr,
+    node: Option<Arc<str>>,
+    /// The pod, and its UID.
+    pod: Option<(Key, Arc<str>)>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct PodEntry {
+    uid: Arc<str>,
+    board: Option<Arc<str>>,
+    bitstream: Option<BitstreamId>,
+    life: Life,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Life {
+    Alive,
+    /// The pod was told to end.
+    Ending,
+}
+
+impl Catalog {
+    /// The functions that have changed since the last call.
+    pub fn changed(&mut self) -> HashSet<FunctionName> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The function with its replicas; `None` if no Service is this function.
+    #[must_use]
+    pub fn function(&self, name: &FunctionName) -> Option<Function> {
+        let services = self.of_function.get(name).filter(|services| !services.is_empty())?;
+        let mut function = Function::default();
+        let mut of_pods = None;
+        let mut replicas = BTreeMap::new();
+        for service in services {
+            let entry = self.services.get(service)?;
+            function.bitstream = function.bitstream.or_else(|| entry.bitstream.clone());
+            function.max_waiting = function.max_waiting.or(entry.max_waiting);
+            let slices = self.of_service.get(service).into_iter().flatten();
+            for endpoint in
+                slices.filter_map(|slice| self.slices.get(slice)).flat_map(|slice| &slice.endpoints)
+            {
+                let pod = endpoint.pod.as_ref().and_then(|(key, uid)| {
+                    // A pod of the same name may be another one.
+                    self.pods.get(key).filter(|pod| pod.uid == *uid)
+                });
+                if pod.is_some_and(|pod| pod.life == Life::Ending) {
+                    continue;
+                }
+                of_pods = of_pods.or_else(|| pod.and_then(|pod| pod.bitstream.clone()));
+                let replica = Replica {
+                    address: endpoint.address,
+                    pod: endpoint.pod.as_ref().map(|(_, uid)| Arc::clone(uid)),
+                    node: endpoint.node.clone(),
+                    board: pod.and_then(|pod| pod.board.clone()),
+                };
+                replicas.insert(endpoint.address, replica);
+            }
+        }
+        function.bitstream = function.bitstream.or(of_pods);
+        function.replicas = replicas.into_values().collect();
+        Some(function)
+    }
+
+    /// Takes a Service with the label of functions.
+    pub fn service(&mut self, service: &Service) {
+        let key = super::key(service);
+        let meta = &service.metadata;
+        let label = meta.labels.as_ref().and_then(|labels| labels.get(FUNCTION_LABEL));
+        let name = label.filter(|name| !name.is_empty()).unwrap_or(&key.1);
+        if !is_label(name) {
+            warn!(namespace = key.0, service = key.1, name, "The Service's label is no name of a function");
+            return self.remove_service(&key);
+        }
+        let entry = ServiceEntry {
+            function: FunctionName::new(&key.0, name),
+            bitstream: bitstream(meta),
+            max_waiting: annotation(meta, MAX_WAITING_ANNOTATION).and_then(|text| text.parse().ok()),
+        };
+        if self.services.get(&key) == Some(&entry) {
+            return;
+        }
+        self.remove_service(&key);
+        self.changed.insert(entry.function.clone());
+        self.of_function.entry(entry.function.clone()).or_default().insert(key.clone());
+        self.services.insert(key, entry);
+    }
+
+    /// Forgets a Service.
+    pub fn remove_service(&mut self, key: &Key) {
+        if let Some(entry) = self.services.remove(key) {
+            if let Some(services) = self.of_function.get_mut(&entry.function) {
+                services.remove(key);
+                if services.is_empty() {
+                    self.of_function.remove(&entry.function);
+                }
+            }
+            self.changed.insert(entry.function);
+        }
+    }
+
+    /// Forgets the Services that are not among `keys`.
+    pub fn retain_services(&mut self, keys: &HashSet<Key>) {
+        let gone: Vec<Key> = self.services.keys().filter(|key| !keys.contains(*key)).cloned().collect();
+        gone.iter().for_each(|key| self.remove_service(key));
+    }
+
+    /// Takes an EndpointSlice.
+    pub fn slice(&mut self, slice: &EndpointSlice) {
+        let key = super::key(slice);
+        let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
+        let Some(service) = service else { return self.remove_slice(&key) };
+        let port = slice.ports.iter().flatten().find_map(|port| u16::try_from(port.port?).ok());
+        let endpoints = slice.endpoints.iter().flatten();
+        let endpoints = endpoints.filter_map(|endpoint| entry(&key.0, endpoint, port?)).collect();
+        let new = SliceEntry { service: (key.0.clone(), service.clone()), endpoints };
+        if self.slices.get(&key) == Some(&new) {
+            return;
+        }
+        self.remove_slice(&key);
+        for (pod, _) in new.endpoints.iter().filter_map(|endpoint| endpoint.pod.as_ref()) {
+            self.of_pod.entry(pod.clone()).or_default().insert(new.service.clone());
+        }
+        self.of_service.entry(new.service.clone()).or_default().insert(key.clone());
+        self.touch(&new.service);
+        self.slices.insert(key, new);
+    }
+
+    /// Forgets an EndpointSlice.
+    pub fn remove_slice(&mut self, key: &Key) {
+        let Some(entry) = self.slices.remove(key) else { return };
+        if let Some(slices) = self.of_service.get_mut(&entry.service) {
+            slices.remove(key);
+            if slices.is_empty() {
+                self.of_service.remove(&entry.service);
+            }
+        }
+        for (pod, _) in entry.endpoints.iter().filter_map(|endpoint| endpoint.pod.as_ref()) {
+            self.of_pod.remove(pod);
+        }
+        self.touch(&entry.service);
+    }
+
+    /// Forgets the EndpointSlices that are not among `keys`.
+    pub fn retain_slices(&mut self, keys: &HashSet<Key>) {
+        let gone: Vec<Key> = self.slices.keys().filter(|key| !keys.contains(*key)).cloned().collect();
+        gone.iter().for_each(|key| self.remove_slice(key));
+    }
+
+    /// Takes the metadata of a pod.
+    pub fn pod(&mut self, pod: &ObjectMeta) {
+        let key = (pod.namespace.clone().unwrap_or_default(), pod.name.clone().unwrap_or_default());
+        let board = annotation(pod, BOARDS_ANNOTATION).and_then(|boards| boards.split(',').next());
+        let board = board.map(str::trim).filter(|board| !board.is_empty()).map(Arc::from);
+        let bitstream = bitstream(pod);
+        let Some(uid) = pod.uid.as_deref().filter(|_| board.is_some() || bitstream.is_some()) else {
+            // The pods of a cluster are many, and few have boards.
+            return self.remove_pod(&key);
+        };
+        let life = if pod.deletion_timestamp.is_some() { Life::Ending } else { Life::Alive };
+        let entry = PodEntry { uid: uid.into(), board, bitstream, life };
+        if self.pods.get(&key) != Some(&entry) {
+            self.touch_pod(&key);
+            self.pods.insert(key, entry);
+        }
+    }
+
+    /// Forgets a pod. Its endpoint is gone when its EndpointSlice says so, or at once if it was known.
+    pub fn remove_pod(&mut self, key: &Key) {
+        if self.pods.remove(key).is_some() {
+            self.touch_pod(key);
+        }
+    }
+
+    /// Forgets the pods that are not among `keys`.
+    pub fn retain_pods(&mut self, keys: &HashSet<Key>) {
+        let gone: Vec<Key> = self.pods.keys().filter(|key| !keys.contains(*key)).cloned().collect();
+        gone.iter().for_each(|key| self.remove_pod(key));
+    }
+
+    fn touch_pod(&mut self, pod: &Key) {
+        let services: Vec<Key> = self.of_pod.get(pod).into_iter().flatten().cloned().collect();
+        services.iter().for_each(|service| self.touch(service));
+    }
+
+    fn touch(&mut self, service: &Key) {
+        if let Some(entry) = self.services.get(service) {
+            self.changed.insert(entry.function.clone());
+        }
+    }
+}
+
+/// The endpoint, if it takes requests.
+fn entry(namespace: &str, endpoint: &Endpoint, port: u16) -> Option<EndpointEntry> {
+    // Absent means "unknown", which is to be taken for "ready".
+    let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
+    let address = endpoint.addresses.first()?.parse().ok().filter(|_| is_ready)?;
+    let pod = endpoint.target_ref.as_ref().filter(|target| target.kind.as_deref() == Some("Pod"));
+    let pod = pod.and_then(|pod| {
+        let name = pod.name.clone()?;
+        let namespace = pod.namespace.clone().unwrap_or_else(|| namespace.to_owned());
+        Some(((namespace, name), Arc::from(pod.uid.as_deref()?)))
+    });
+    let node = endpoint.node_name.as_deref().map(Arc::from);
+    Some(EndpointEntry { address: SocketAddr::new(address, port), node, pod })
+}
+
+fn annotation<'m>(meta: &'m ObjectMeta, key: &str) -> Option<&'m str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The first bitstream that the annotation names.
+fn bitstream(meta: &ObjectMeta) -> Option<BitstreamId> {
+    let text = annotation(meta, BITSTREAMS_ANNOTATION).or_else(|| annotation(meta, ACCELERATOR_ALIAS))?;
+    text.split(',').next()?.trim().parse().ok()
+}

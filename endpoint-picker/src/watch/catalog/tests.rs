@@ -1,0 +1,114 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn service(name: &str, function: &str) -> Service {
+    of(json!({"metadata": {
+        "namespace": "team", "name": name, "labels": {FUNCTION_LABEL: function},
+        "annotations": {BITSTREAMS_ANNOTATION: "sobel, blur", MAX_WAITING_ANNOTATION: "7"},
+    }}))
+}
+
+fn slice(name: &str, endpoints: &[(&str, bool)]) -> EndpointSlice {
+    let endpoint = |(pod, ready): &(&str, bool)| {
+        json!({
+            "addresses": [format!("10.0.0.{}", pod.len())], "conditions": {"ready": ready}, "nodeName": "worker",
+            "targetRef": {"kind": "Pod", "name": pod, "namespace": "team", "uid": format!("u-{pod}")},
+        })
+    };
+    of(json!({
+        "metadata": {"namespace": "team", "name": name, "labels": {SERVICE_NAME_LABEL: "web"}},
+        "addressType": "IPv4", "ports": [{"port": 8080}],
+        "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+    }))
+}
+
+fn pod(name: &str, uid: &str, boards: &str) -> ObjectMeta {
+    of(json!({"namespace": "team", "name": name, "uid": uid, "annotations": {BOARDS_ANNOTATION: boards}}))
+}
+
+fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    catalog.service(&service("web", ""));
+    catalog.slice(&slice("web-1", &[("a", true), ("bb", true), ("ccc", false)]));
+    catalog
+}
+
+fn replicas(catalog: &Catalog, function: &str) -> Vec<(String, Option<String>)> {
+    let found = catalog.function(&FunctionName::new("team", function)).unwrap_or_default();
+    let text = |replica: Replica| (replica.address.to_string(), replica.board.map(|board| board.to_string()));
+    found.replicas.into_iter().map(text).collect()
+}
+
+#[test]
+fn a_function_is_its_service_and_the_endpoints_that_are_ready() {
+    let mut catalog = catalog();
+    let name = FunctionName::new("team", "web");
+    assert_eq!(catalog.changed(), HashSet::from([name.clone()]));
+    let function = catalog.function(&name).unwrap();
+    assert_eq!(function.bitstream, Some(BitstreamId::Name("sobel".to_owned())));
+    assert_eq!(function.max_waiting, Some(7));
+    assert_eq!(function.replicas[0].node.as_deref(), Some("worker"));
+    assert_eq!(replicas(&catalog, "web"), [("10.0.0.1:8080".into(), None), ("10.0.0.2:8080".into(), None)]);
+    catalog.service(&service("web", ""));
+    catalog.slice(&slice("web-1", &[("a", true), ("bb", true), ("ccc", false)]));
+    assert!(catalog.changed().is_empty(), "the same once more is no change");
+}
+
+#[test]
+fn a_pods_annotation_names_its_board_and_a_pod_that_ends_gets_nothing_more() {
+    let mut catalog = catalog();
+    catalog.pod(&pod("a", "u-a", "board-1,board-2"));
+    catalog.pod(&pod("bb", "u-other", "board-3"));
+    assert!(!catalog.changed().is_empty());
+    assert_eq!(
+        replicas(&catalog, "web"),
+        [("10.0.0.1:8080".into(), Some("board-1".to_owned())), ("10.0.0.2:8080".into(), None)],
+        "the other annotation is that of another pod of the same name"
+    );
+    let mut ends = pod("a", "u-a", "board-1");
+    ends.deletion_timestamp = of(json!("2026-01-01T00:00:00Z"));
+    catalog.pod(&ends);
+    assert_eq!(catalog.changed().len(), 1);
+    assert_eq!(replicas(&catalog, "web"), [("10.0.0.2:8080".into(), None)]);
+}
+
+#[test]
+fn two_services_may_be_one_function_and_lists_that_lack_an_object_remove_it() {
+    let mut catalog = catalog();
+    catalog.service(&service("web", "edges"));
+    assert!(catalog.function(&FunctionName::new("team", "web")).is_none(), "it has another name now");
+    assert_eq!(replicas(&catalog, "edges").len(), 2);
+    catalog.retain_slices(&HashSet::new());
+    assert_eq!(replicas(&catalog, "edges").len(), 0);
+    catalog.service(&service("canary", "edges"));
+    catalog.remove_service(&("team".to_owned(), "web".to_owned()));
+    assert!(catalog.function(&FunctionName::new("team", "edges")).is_some());
+    catalog.retain_services(&HashSet::new());
+    assert!(catalog.function(&FunctionName::new("team", "edges")).is_none());
+    catalog.pod(&pod("a", "u-a", "board-1"));
+    catalog.retain_pods(&HashSet::new());
+    let Catalog { services, slices, pods, of_service, of_function, of_pod, changed } = catalog;
+    assert!(services.is_empty() && slices.is_empty() && pods.is_empty() && of_service.is_empty());
+    assert!(of_function.is_empty() && of_pod.is_empty() && !changed.is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_no_function_and_no_endpoint() {
+    let mut catalog = Catalog::default();
+    catalog.service(&service("web", "No_Label"));
+    assert!(catalog.changed().is_empty());
+    catalog.service(&service("web", ""));
+    let mut odd = slice("web-1", &[("a", true)]);
+    odd.ports = None;
+    catalog.slice(&odd);
+    catalog.slice(&of(json!({
+        "metadata": {"namespace": "team", "name": "x", "labels": {SERVICE_NAME_LABEL: "web"}},
+        "addressType": "FQDN", "ports": [{"port": 70_000}, {"port": 80}],
+        "endpoints": [{"addresses": ["a.example"]}, {"addresses": []}],
+    })));
+    assert_eq!(replicas(&catalog, "web").len(), 0);
+}
