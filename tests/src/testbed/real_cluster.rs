@@ -2,9 +2,9 @@
 
 use super::cluster::Runtime;
 use super::control_plane::{ControlPlane, SchedulerConfig};
+use super::helm::{NAMESPACE, helm};
 use super::http_client::HttpClient;
 use super::identity::Identity;
-use super::manifests::{NAMESPACE, helm};
 use super::programs::repository;
 use super::real_node::{Image, KubernetesService, RealNode, RealNodeSpec, RunMount, shipped_images};
 use super::{restricted, wait};

@@ -1,6 +1,6 @@
 //! kube-scheduler's configuration: the shipped file with the addresses of this test bed.
 
-use crate::testbed::manifests::template;
+use crate::testbed::helm::template;
 use crate::testbed::programs::repository;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;

@@ -1,0 +1,34 @@
+//! The Helm that renders and installs the chart.
+
+use super::programs::repository;
+use anyhow::{Context as _, Result, ensure};
+use std::path::PathBuf;
+
+/// Namespace of the manifests.
+pub const NAMESPACE: &str = "kube-fpga";
+
+/// The Helm that `hack/helm.sh` built.
+///
+/// # Errors
+/// Helm was not built.
+pub fn helm() -> Result<PathBuf> {
+    let program = repository().join("build/helm/helm");
+    ensure!(program.exists(), "{} is missing. Run `make helm` (once)", program.display());
+    Ok(program)
+}
+
+/// A template of the chart, rendered with these settings (`KEY=VALUE`).
+///
+/// # Errors
+/// Helm was not built, or does not render it.
+pub fn template(file: &str, settings: &[&str]) -> Result<String> {
+    let output = std::process::Command::new(helm()?)
+        .args(["template", "kube-fpga", "manifests/chart", "--namespace", NAMESPACE, "--show-only", file])
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .current_dir(repository())
+        .output()
+        .context("can't start helm")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "helm template {file}: {error}");
+    String::from_utf8(output.stdout).context("helm's output is not UTF-8")
+}
