@@ -110,6 +110,11 @@ demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES
 bench: setup ## Measure: remote against native OpenCL, the extender, kube-scheduler with it (release build)
 	hack/bench.sh
 
+.PHONY: live-model
+live-model: setup control-plane ## A live cluster with modelled boards against fpga-sim, for the same requests (10 minutes)
+	cargo build $(foreach package,$(DEMO),-p $(package))
+	target/debug/fpga-bench live-model $(LIVE_MODEL)
+
 .PHONY: conformance
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)
 	@hack/conformance.sh

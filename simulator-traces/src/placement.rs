@@ -7,6 +7,7 @@ pub mod jobs;
 mod lookahead;
 mod measures;
 mod memory;
+pub mod mirror;
 mod mover;
 pub mod node;
 pub mod options;

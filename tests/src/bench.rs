@@ -4,6 +4,7 @@
 mod extender;
 pub mod fake_api;
 mod freshness;
+mod live_model;
 mod load;
 mod opencl;
 mod report;
@@ -30,6 +31,7 @@ const EXAMPLES: &str = "Examples:
   fpga-bench opencl --rows launch,small --runtimes pocl
   fpga-bench speed
   fpga-bench throughput --pods 1500
+  fpga-bench live-model --seconds 180
   fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
 
 /// Measures kube-fpga, or another extender.
@@ -51,6 +53,7 @@ enum Command {
     Writes(writes::Args),
     Freshness(freshness::Args),
     Waiting(waiting::Args),
+    LiveModel(live_model::Args),
 }
 
 /// Serves an extender that keeps all nodes and scores them all 0, as a reference.
@@ -90,6 +93,7 @@ impl Args {
                 Command::Writes(args) => args.run().await,
                 Command::Freshness(args) => args.run().await,
                 Command::Waiting(args) => args.run().await,
+                Command::LiveModel(args) => args.run().await,
             }
         })
     }

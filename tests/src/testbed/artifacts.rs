@@ -49,15 +49,38 @@ pub fn bitstreams(runtime: Runtime) -> Result<PathBuf> {
         if is_newer(&bitstream, &source) {
             continue;
         }
-        let intel = repository().join("build/intel-opencl/lib");
-        let mut command = Command::new(built("fpga-device-manager")?);
-        command
-            .args(["build-bitstream", "--runtime", &runtime.to_string(), "-o"])
-            .arg(&bitstream)
-            .arg(&source);
-        run(command.env("FPGA_INTEL_OPENCL", intel), &format!("building {}", bitstream.display()))?;
+        build_bitstream(runtime, &source, &bitstream, "")?;
     }
     Ok(dir)
+}
+
+/// Builds `count` different bitstreams of the function `hold` (`hold-N.bitstream`, from 0) for a runtime and returns
+/// their folder, which has no others.
+///
+/// # Errors
+/// A build fails.
+pub fn hold_bitstreams(runtime: Runtime, count: u16) -> Result<PathBuf> {
+    let dir = repository().join(format!("build/bitstreams/{runtime}-hold-{count}"));
+    let _lock = lock()?;
+    std::fs::create_dir_all(&dir).context("can't make the folder for bitstreams")?;
+    let source = repository().join("tests/functions/hold.cl");
+    for number in 0..count {
+        let bitstream = dir.join(format!("hold-{number}.bitstream"));
+        if !is_newer(&bitstream, &source) {
+            build_bitstream(runtime, &source, &bitstream, &format!("-DNUMBER={number}"))?;
+        }
+    }
+    Ok(dir)
+}
+
+fn build_bitstream(runtime: Runtime, source: &Path, bitstream: &Path, options: &str) -> Result<()> {
+    let intel = repository().join("build/intel-opencl/lib");
+    let mut command = Command::new(built("fpga-device-manager")?);
+    command
+        .args(["build-bitstream", "--runtime", &runtime.to_string(), "--options", options, "-o"])
+        .arg(bitstream)
+        .arg(source);
+    run(command.env("FPGA_INTEL_OPENCL", intel), &format!("building {}", bitstream.display()))
 }
 
 /// Runs the Makefile in the folder `source`, which builds into the folder `out` below build/.

@@ -1,0 +1,219 @@
+//! A live cluster with modelled boards against `fpga-sim`, for the same requests: an hour of a trace, compressed in
+//! time, of functions with several replicas each. Control plane, scheduler, collectors, device managers and functions are
+//! real; the boards are modelled (`fpga-device-manager serve --model`).
+//!
+//! The simulator gets the replicas' nodes as kube-scheduler chose them, so that both differ in nothing but how requests
+//! are served.
+
+mod client;
+mod functions;
+mod plan;
+mod report;
+mod router;
+mod simulation;
+
+use crate::testbed::artifacts;
+use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use anyhow::{Context as _, Result};
+use client::Client;
+use functions::Functions;
+use plan::Plan;
+use report::{Comparison, Late, Totals};
+use router::Router;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time of a work item on the modelled boards. Times of requests are multiples of it.
+const ITEM: Duration = Duration::from_micros(100);
+
+/// Compares cold starts and waits for a slot of a live cluster with modelled boards with fpga-sim, for the same requests.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: fpga-bench live-model --seconds 180 --csv requests.csv")]
+pub struct Args {
+    /// Length of the compressed hour, in seconds.
+    #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u16).range(10..=3600))]
+    seconds: u16,
+    /// Number of nodes, each with a board.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=40))]
+    nodes: u8,
+    /// Number of slots of each board.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    slots: u32,
+    /// Number of functions: those that are called most in the hour.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=400))]
+    functions: u16,
+    /// Number of replicas of each function.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=40))]
+    replicas: u8,
+    /// Time to load a bitstream, in milliseconds of the trace.
+    #[arg(long, default_value_t = 400)]
+    reconfiguration_ms: u32,
+    /// The trace, in the Azure Functions 2021 schema [default: the synthetic trace].
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The hour of the trace, from 0.
+    #[arg(long, default_value_t = 60)]
+    hour: u32,
+    /// Share of the requests that use a board.
+    #[arg(long, default_value_t = 0.5)]
+    share: f64,
+    /// How requests are sent to replicas; several, one after the other, each in a cluster of its own.
+    #[arg(long, value_delimiter = ',', default_value = "in-turn,loaded")]
+    routing: Vec<Routing>,
+    /// Only simulate, with replicas spread evenly: to see what a run would show.
+    #[arg(long)]
+    dry_run: bool,
+    /// File for the single requests, live and simulated.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// How requests are sent to replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Routing {
+    /// To each replica in turn: no router.
+    InTurn,
+    /// By the router's decision (`fpga_cluster::router`), made here from all requests and answers.
+    Loaded,
+}
+
+impl Routing {
+    /// The setting of the simulator.
+    fn policy(self) -> &'static str {
+        match self {
+            Self::InTurn => "round-robin",
+            Self::Loaded => "loaded",
+        }
+    }
+}
+
+impl fmt::Display for Routing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InTurn => "replicas in turn",
+            Self::Loaded => "by the router's decision",
+        })
+    }
+}
+
+impl Args {
+    /// Runs the comparison and prints it.
+    ///
+    /// # Errors
+    /// A prerequisite is missing, or a part of the cluster fails.
+    pub async fn run(self) -> Result<()> {
+        let plan = Plan::read(&self)?;
+        println!("{}", plan.told(&self));
+        if self.dry_run {
+            for routing in &self.routing {
+                let placed = simulation::spread(self.functions.into(), self.replicas, self.nodes);
+                let simulated = simulation::run(&self, *routing, &plan, placed)?;
+                println!("{}", report::summary(&format!("fpga-sim, {routing}"), &simulated));
+            }
+            return Ok(());
+        }
+        let runtime = Runtime::from_env()?;
+        let programs = artifacts::functions()?;
+        let bitstreams = artifacts::hold_bitstreams(runtime, self.functions)?;
+        let mut csv = String::new();
+        for routing in &self.routing {
+            let comparison = self.compare(*routing, &plan, runtime, &programs, &bitstreams).await?;
+            println!("\n{comparison}");
+            csv.push_str(&comparison.csv());
+        }
+        if let Some(path) = &self.csv {
+            std::fs::write(path, csv).with_context(|| format!("can't write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Plays the plan once, in a cluster whose boards are empty.
+    async fn compare(
+        &self,
+        routing: Routing,
+        plan: &Plan,
+        runtime: Runtime,
+        programs: &Path,
+        bitstreams: &Path,
+    ) -> Result<Comparison> {
+        let folder = tempfile::tempdir().context("can't make a temporary folder")?;
+        let model = self.write_model(folder.path())?;
+        eprintln!("starting {} nodes with modelled boards", self.nodes);
+        let cluster = self.start(runtime, bitstreams, &model).await?;
+        eprintln!("deploying {} functions with {} replicas each", self.functions, self.replicas);
+        let functions =
+            Functions::deploy(&cluster, plan, self.replicas, runtime, programs, bitstreams).await?;
+        eprintln!("playing {} requests in {} s, {routing}", plan.requests.len(), self.seconds);
+        let router = match routing {
+            Routing::InTurn => Router::in_turn(plan),
+            Routing::Loaded => Router::loaded(&simulation::scenario(self, routing)?)?,
+        };
+        let live = Client::new(&functions, router).play(plan).await?;
+        cluster.check_running()?;
+        let (totals, late) = of_managers(&cluster).await?;
+        let placed = functions.placed();
+        cluster.stop().await;
+        let simulated = simulation::run(self, routing, plan, placed)?;
+        Ok(Comparison { routing, live: (live, totals), simulated, late })
+    }
+
+    /// Compressed time divided by the trace's time.
+    fn scale(&self) -> f64 {
+        f64::from(self.seconds) / 3600.0
+    }
+
+    /// Compressed time to load a bitstream, in whole microseconds.
+    fn reconfiguration(&self) -> Duration {
+        let time = Duration::from_millis(self.reconfiguration_ms.into()).mul_f64(self.scale());
+        Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn write_model(&self, folder: &Path) -> Result<PathBuf> {
+        let path = folder.join("board.toml");
+        let text = format!(
+            "board = \"a board of fpga-bench live-model\"\nreconfiguration = \"{}us\"\n\n\
+             [[kernel]]\nname = \"hold\"\nitems_per_second = {:.1}\n",
+            self.reconfiguration().as_micros(),
+            1.0 / ITEM.as_secs_f64(),
+        );
+        std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+        Ok(path)
+    }
+
+    async fn start(&self, runtime: Runtime, bitstreams: &Path, model: &Path) -> Result<Cluster> {
+        let board = |index| BoardSpec {
+            slots: self.slots,
+            bitstreams: Some(bitstreams.to_owned()),
+            device_manager_args: vec!["--model".to_owned(), model.display().to_string()],
+            ..BoardSpec::new(&node_name(index), Some(runtime))
+        };
+        Cluster::start(ClusterSpec {
+            boards: (0..self.nodes).map(board).collect(),
+            weights: "0.5-2-2-1".to_owned(),
+            node_cache: NodeCache::Capable,
+            extender_away: ExtenderAway::Wait,
+            extender_args: Vec::new(),
+        })
+        .await
+    }
+}
+
+fn node_name(index: u8) -> String {
+    format!("board-{index}")
+}
+
+/// The figures of all device managers.
+async fn of_managers(cluster: &Cluster) -> Result<(Totals, Late)> {
+    let (mut totals, mut late) = (Totals::default(), Late::default());
+    for board in &cluster.boards {
+        let metrics = cluster.http().get(&board.manager_metrics_url()).await?;
+        let metric = |name: &str| metrics.metric(&format!("fpga_device_manager_{name}"));
+        totals.cold += metric("reconfigurations_total");
+        totals.wait_seconds += metric("tenant_queue_seconds_total");
+        late.late += metric("modelled_commands_late_total");
+        late.all += metric("modelled_commands_total");
+        late.unknown += metric("modelled_kernels_unknown_total");
+    }
+    Ok((totals, late))
+}

@@ -1,0 +1,125 @@
+//! The functions in the cluster: a Deployment of `hold` for each, with a bitstream of its own.
+
+use super::node_name;
+use super::plan::Plan;
+use crate::testbed::cluster::{Cluster, Runtime};
+use crate::testbed::invoke::FUNCTION_PORT;
+use crate::testbed::wait;
+use crate::testbed::workload::Workload;
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest time until all functions are ready.
+const DEPLOY: Duration = Duration::from_secs(300);
+
+/// The deployed functions.
+#[derive(Debug)]
+pub(super) struct Functions {
+    /// The replicas of each function, by node.
+    pub replicas: Vec<Vec<Replica>>,
+}
+
+/// A ready pod.
+#[derive(Debug, Clone)]
+pub(super) struct Replica {
+    /// Number of its node.
+    pub node: u32,
+    /// Its address.
+    pub address: String,
+}
+
+impl Functions {
+    /// Deploys the functions, each replica on another node, and waits until they serve as many requests at a time as
+    /// the plan needs.
+    pub async fn deploy(
+        cluster: &Cluster,
+        plan: &Plan,
+        replicas: u8,
+        runtime: Runtime,
+        programs: &Path,
+        bitstreams: &Path,
+    ) -> Result<Self> {
+        let deployments: Api<Deployment> = Api::default_namespaced(cluster.plane().client().clone());
+        let mut sessions = 0;
+        for function in 0..plan.peaks.len() {
+            let workers = plan.workers(function, replicas);
+            sessions += workers * usize::from(replicas);
+            let bitstream = bitstream(function);
+            let workload =
+                Workload::accelerated(&name(function), [programs.join("hold").display().to_string()])
+                    .requires("fpga-vendor", runtime.vendor())
+                    .bitstreams(&bitstream)
+                    .env("BITSTREAM", bitstreams.join(format!("{bitstream}.bitstream")).display().to_string())
+                    .env("PORT", FUNCTION_PORT.to_string())
+                    .env("OCL_PROFILE", "1")
+                    .env("WORKERS", workers.to_string())
+                    .port(FUNCTION_PORT);
+            let mut deployment = workload.deployment(replicas.into());
+            deployment["spec"]["template"]["spec"]["affinity"] = json!({"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": name(function)}},
+                }],
+            }});
+            let deployment = serde_json::from_value(deployment).context("no deployment")?;
+            deployments.create(&PostParams::default(), &deployment).await?;
+        }
+        let replicas = wait::until("the functions to be ready", DEPLOY, async || {
+            cluster.check_running()?;
+            let pods = cluster.pods().list(&ListParams::default()).await?.items;
+            Ok(ready(&pods, plan.peaks.len(), replicas))
+        })
+        .await?;
+        wait::until("all workers to be connected", DEPLOY, async || {
+            let mut open = 0.0;
+            for board in &cluster.boards {
+                let metrics = cluster.http().get(&board.manager_metrics_url()).await?;
+                open += metrics.metric("fpga_device_manager_sessions");
+            }
+            Ok((open > sessions as f64 - 0.5).then_some(()))
+        })
+        .await?;
+        Ok(Self { replicas })
+    }
+
+    /// The nodes of each function's replicas.
+    pub fn placed(&self) -> Vec<Vec<u32>> {
+        self.replicas.iter().map(|replicas| replicas.iter().map(|replica| replica.node).collect()).collect()
+    }
+}
+
+/// Name of the bitstream of a function.
+pub(super) fn bitstream(function: usize) -> String {
+    format!("hold-{function}")
+}
+
+fn name(function: usize) -> String {
+    format!("function-{function}")
+}
+
+/// The ready replicas of each function in the order of their nodes; `None` if some are missing.
+fn ready(pods: &[Pod], functions: usize, replicas: u8) -> Option<Vec<Vec<Replica>>> {
+    let mut found: Vec<Vec<Replica>> = vec![Vec::new(); functions];
+    for pod in pods {
+        let status = pod.status.as_ref()?;
+        let conditions = status.conditions.as_deref().unwrap_or_default();
+        if !conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+            return None;
+        }
+        let function: usize = pod.labels().get("app")?.strip_prefix("function-")?.parse().ok()?;
+        let node = pod.spec.as_ref()?.node_name.as_deref()?;
+        let node = (0..u8::MAX).find(|index| node_name(*index) == node)?;
+        let address = status.pod_ip.clone()?;
+        found.get_mut(function)?.push(Replica { node: node.into(), address });
+    }
+    for function in &mut found {
+        function.sort_by_key(|replica| replica.node);
+    }
+    found.iter().all(|function| function.len() == usize::from(replicas)).then_some(found)
+}

@@ -1,0 +1,148 @@
+//! What became of the requests, live and simulated, side by side.
+
+use super::Routing;
+use super::plan::Planned;
+use crate::bench::report::Sorted;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+/// Difference up to which live and simulated figures agree, as a part of the simulated one.
+const AGREES: f64 = 0.1;
+/// Mean waits agree, too, if they differ by no more than this: a machine's timers are not more exact.
+const AGREES_WAIT: Duration = Duration::from_millis(1);
+
+/// Part of late commands above which a run shows nothing: the machine is too slow for it.
+const VOID: f64 = 0.01;
+
+/// A request that was served.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served {
+    /// The request.
+    pub planned: Planned,
+    /// Number of the node that served it.
+    pub node: u32,
+    /// Time that it waited for a slot and for its bitstream; in the live system with the way to the manager, since a
+    /// program can't tell these apart.
+    pub before_start: Duration,
+    /// Time from sending the request to its answer; `None` in the simulator.
+    pub took: Option<Duration>,
+}
+
+/// Sums over all requests: in the live system those of the device managers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Totals {
+    /// Bitstreams that were loaded.
+    pub cold: f64,
+    /// Time that requests waited for slots.
+    pub wait_seconds: f64,
+}
+
+/// Commands that ended later than the model has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Late {
+    pub late: f64,
+    pub all: f64,
+    /// Launches of kernels without a modelled time.
+    pub unknown: f64,
+}
+
+/// Live and simulated results for the same requests, in the same order.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    pub routing: Routing,
+    pub live: (Vec<Served>, Totals),
+    pub simulated: (Vec<Served>, Totals),
+    pub late: Late,
+}
+
+impl Comparison {
+    /// One line for each request.
+    pub fn csv(&self) -> String {
+        let mut text = "routing,at_us,function,board_us,live_node,live_before_start_us,live_took_us,\
+                        simulated_node,simulated_before_start_us\n"
+            .to_owned();
+        for (live, simulated) in self.live.0.iter().zip(&self.simulated.0) {
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{},{},{},{},{}",
+                self.routing.policy(),
+                live.planned.at.as_micros(),
+                live.planned.function,
+                live.planned.board().as_micros(),
+                live.node,
+                live.before_start.as_micros(),
+                live.took.unwrap_or_default().as_micros(),
+                simulated.node,
+                simulated.before_start.as_micros(),
+            );
+        }
+        text
+    }
+
+    /// Time of a request beside the kernel and what is before its start: HTTP, the client library, and the machine.
+    fn overhead(&self) -> Sorted {
+        let overhead = self
+            .live
+            .0
+            .iter()
+            .filter_map(|live| Some(live.took?.saturating_sub(live.before_start + live.planned.board())));
+        Sorted::new(overhead.collect())
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, live: f64, simulated: f64| {
+            let difference = if simulated > 0.0 { 100.0 * (live / simulated - 1.0) } else { 0.0 };
+            writeln!(f, "| {name} | {live:.2} | {simulated:.2} | {difference:+.1} % |")
+        };
+        let (live, simulated) = (self.live.1, self.simulated.1);
+        let requests = self.live.0.len().max(1) as f64;
+        let waits = [live, simulated].map(|totals| totals.wait_seconds * 1e3 / requests);
+        let [of_live, of_simulated] = [&self.live.0, &self.simulated.0]
+            .map(|served| Sorted::new(served.iter().map(|served| served.before_start).collect()));
+        writeln!(
+            f,
+            "| modelled boards, {} | live | fpga-sim | difference |\n|---|---|---|---|",
+            self.routing
+        )?;
+        row(f, "requests", requests, self.simulated.0.len() as f64)?;
+        row(f, "cold starts", live.cold, simulated.cold)?;
+        row(f, "mean wait for a slot, ms", waits[0], waits[1])?;
+        for percent in [50, 90, 99] {
+            let [live, simulated] =
+                [&of_live, &of_simulated].map(|sorted| sorted.percentile(percent).as_secs_f64());
+            row(
+                f,
+                &format!("wait and load, p{percent}, ms (live: and the way)"),
+                live * 1e3,
+                simulated * 1e3,
+            )?;
+        }
+        writeln!(f, "\nTime of a request beside that and the kernel: {}.", self.overhead().told())?;
+        let Late { late, all, unknown } = self.late;
+        writeln!(
+            f,
+            "Commands that ended later than modelled: {late} of {all}; kernels without a model: {unknown}."
+        )?;
+        if late > VOID * all || unknown > 0.0 {
+            writeln!(f, "VOID: the machine was too slow for this model. Choose more --seconds.")?;
+        }
+        let agree = |live: f64, simulated: f64| (live - simulated).abs() <= AGREES * simulated;
+        let waits_agree =
+            agree(waits[0], waits[1]) || (waits[0] - waits[1]).abs() <= AGREES_WAIT.as_secs_f64() * 1e3;
+        let told = |agrees| if agrees { "reached" } else { "MISSED" };
+        write!(
+            f,
+            "Goal, within 10 %: cold starts {}, mean wait {}.",
+            told(agree(live.cold, simulated.cold)),
+            told(waits_agree)
+        )
+    }
+}
+
+/// The figures of the simulator alone, as text.
+pub(super) fn summary(name: &str, (served, totals): &(Vec<Served>, Totals)) -> String {
+    let mean = totals.wait_seconds * 1e3 / served.len().max(1) as f64;
+    format!("{name}: {} requests, {} cold starts, mean wait {mean:.2} ms", served.len(), totals.cold)
+}

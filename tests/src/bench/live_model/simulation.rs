@@ -1,0 +1,93 @@
+//! The same requests in `fpga-sim`, with the replicas on the nodes of the live cluster.
+
+use super::plan::{Plan, Planned};
+use super::report::{Served, Totals};
+use super::{Args, Routing};
+use anyhow::{Context as _, Result, ensure};
+use fpga_sim::placement::engine::Engine;
+use fpga_sim::placement::{Scenario, served};
+use fpga_sim::time::{Micros, SimTime};
+use fpga_sim::trace::{Request, Trace};
+use serde_json::json;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// The scenario of the run.
+pub(super) fn scenario(args: &Args, routing: Routing) -> Result<Scenario> {
+    serde_json::from_value(json!({
+        "kind": "placement",
+        "cluster": {
+            "nodes": args.nodes,
+            "slots": args.slots,
+            "reconfiguration_ms": args.reconfiguration().as_secs_f64() * 1e3,
+        },
+        // Each request of the plan is its time on the board.
+        "workload": {"p": 1.0, "m_ms": 0.0, "r": 1.0},
+        "placement": {"replicas": args.replicas},
+        "routing": {"policy": routing.policy()},
+        "slots": {"eviction": "predicted", "remembers": "board"},
+    }))
+    .context("the scenario is wrong")
+}
+
+/// Simulates the requests. The results are in the order of the plan.
+pub(super) fn run(
+    args: &Args,
+    routing: Routing,
+    plan: &Plan,
+    placed: Vec<Vec<u32>>,
+) -> Result<(Vec<Served>, Totals)> {
+    let scenario = scenario(args, routing)?;
+    let requests: Vec<Request> = plan.requests.iter().map(request).collect::<Result<_>>()?;
+    let mut trace = Trace::of("live", requests.into_iter());
+    let (_, served) = Engine::new(&scenario)?.placed(placed)?.run_recorded(&mut trace)?;
+    let totals = Totals {
+        cold: served.iter().filter(|served| served.start == served::SlotStart::Cold).count() as f64,
+        wait_seconds: served.iter().map(|served| served.wait.secs()).sum(),
+    };
+    Ok((in_order(plan, served, args.reconfiguration())?, totals))
+}
+
+/// Replicas on nodes in turn.
+pub(super) fn spread(functions: u32, replicas: u8, nodes: u8) -> Vec<Vec<u32>> {
+    let (replicas, nodes) = (u32::from(replicas), u32::from(nodes));
+    (0..functions)
+        .map(|function| (0..replicas).map(|turn| (function * replicas + turn) % nodes).collect())
+        .collect()
+}
+
+fn request(planned: &Planned) -> Result<Request> {
+    let micros = |duration: Duration| u64::try_from(duration.as_micros()).context("a time is too long");
+    let function = u32::try_from(planned.function)?;
+    Ok(Request {
+        at: SimTime(micros(planned.at)?),
+        duration: Micros(micros(planned.board())?),
+        function,
+        app: function,
+    })
+}
+
+/// The simulated requests in the order of the plan, by function and time of arrival.
+fn in_order(plan: &Plan, served: Vec<served::Served>, load: Duration) -> Result<Vec<Served>> {
+    ensure!(served.len() == plan.requests.len(), "the simulator served {} requests", served.len());
+    let mut of_arrival: HashMap<(usize, Duration), VecDeque<served::Served>> = HashMap::new();
+    for served in served {
+        let at = Duration::from_micros(served.at.0);
+        of_arrival.entry((served.unit as usize, at)).or_default().push_back(served);
+    }
+    let find = |planned: &Planned| {
+        let served = of_arrival.get_mut(&(planned.function, planned.at)).and_then(VecDeque::pop_front);
+        let served = served.context("the simulator left a request out")?;
+        Ok(Served {
+            planned: *planned,
+            node: served.node,
+            before_start: Duration::from_micros(served.wait.0)
+                + match served.start {
+                    served::SlotStart::Warm => Duration::ZERO,
+                    served::SlotStart::Cold => load,
+                },
+            took: None,
+        })
+    };
+    plan.requests.iter().map(find).collect()
+}
