@@ -1,7 +1,8 @@
 use super::*;
+use crate::function::Function;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
-use fpga_core::node_state::DeviceState;
+use fpga_core::node_state::{DeviceState, NodeState};
 use proptest::prelude::*;
 
 const T0: MonotonicTime = MonotonicTime(1_000_000);
