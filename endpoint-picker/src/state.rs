@@ -156,14 +156,6 @@ impl State {
         }
     }
 
-    /// The addresses of all replicas, sorted.
-    #[must_use]
-    pub fn endpoints(&self) -> Vec<SocketAddr> {
-        let mut all: Vec<SocketAddr> = self.addresses.keys().copied().collect();
-        all.sort_unstable();
-        all
-    }
-
     /// Requests in flight at the replicas with this address.
     #[must_use]
     pub fn in_flight_at(&self, address: SocketAddr) -> usize {

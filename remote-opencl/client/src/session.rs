@@ -17,7 +17,7 @@ mod waiting;
 
 pub(crate) use calls::check_status;
 
-use crate::base::clock::Offset;
+use crate::base::clock::ManagerClock;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::Awaited;
@@ -48,7 +48,7 @@ pub(crate) struct Session {
     generation: u64,
     driver: &'static Driver,
     outbox: Arc<Outbox>,
-    offset: Offset,
+    clock: ManagerClock,
     next_id: AtomicU64,
     lost: AtomicBool,
     state: Mutex<State>,
@@ -87,13 +87,13 @@ impl Session {
     /// The session of a new connection. Starts the task that reads from the connection, so it must be called inside
     /// the driver's runtime.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
-        let Connection { outbox, inbox, platforms: _, offset, fd_channel, features, channel, resumable } =
+        let Connection { outbox, inbox, platforms: _, clock, fd_channel, features, channel, resumable } =
             connection;
         let session = Arc::new(Self {
             generation: generation(),
             driver,
             outbox,
-            offset,
+            clock,
             next_id: AtomicU64::new(1),
             lost: AtomicBool::new(false),
             state: Mutex::default(),

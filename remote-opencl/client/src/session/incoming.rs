@@ -229,7 +229,7 @@ impl Session {
         }
         self.driver.remove_outstanding(ended.len());
         for (command, completion) in ended {
-            command.completed(completion, self.offset);
+            command.completed(completion, &self.clock);
         }
         self.outbox.wake();
     }

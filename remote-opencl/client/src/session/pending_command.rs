@@ -1,6 +1,6 @@
 //! What a session tells the commands that it has sent.
 
-use crate::base::clock::Offset;
+use crate::base::clock::ManagerClock;
 use crate::error::ClError;
 use fpga_protocol::v1;
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ pub(crate) trait PendingCommand: Debug + Send + Sync {
     fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool;
 
     /// The manager has completed the command; `offset` is that of the manager's clock.
-    fn completed(&self, completion: v1::Completion, offset: Offset);
+    fn completed(&self, completion: v1::Completion, clock: &ManagerClock);
 
     /// The command won't run, or its outcome is unknown.
     fn fail(&self, error: ClError);

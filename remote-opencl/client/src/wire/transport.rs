@@ -1,6 +1,6 @@
 //! Connecting to a manager: the handshake, and then the fd channel and the command ring if the manager has them.
 
-use crate::base::clock::{Offset, now_ns};
+use crate::base::clock::{ManagerClock, now_ns};
 use crate::memory::fd_channel::{self, FdChannel};
 use crate::wire::address::ManagerAddress;
 use crate::wire::command_ring::{self, Futex};
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) inbox: Inbox,
     pub(crate) platforms: Vec<v1::Platform>,
-    pub(crate) offset: Offset,
+    pub(crate) clock: ManagerClock,
     /// The channel over which descriptors of shared memory come; `None` if there is none.
     pub(crate) fd_channel: Option<FdChannel>,
     pub(crate) features: ManagerFeatures,
@@ -78,7 +78,7 @@ async fn connect_alone(
     let outgoing = outbox.connection(first);
     let handshake = Handshake::perform(&address, &resolved, keepalive, outgoing, has_sent).await?;
     let Handshake { channel, stream, welcome } = handshake;
-    let offset = Offset::new(welcome.manager_ns, now_ns());
+    let clock = ManagerClock::new(welcome.manager_ns, now_ns());
     outbox.start_sending(0)?;
     let fd_channel = open_fd_channel(&address, &welcome.side_key).await;
     let (key, grace) = (welcome.resume_key.clone(), Duration::from_millis(welcome.grace_ms));
@@ -92,7 +92,7 @@ async fn connect_alone(
     let inbox = Inbox { stream, ring: None };
     let platforms = welcome.platforms;
     let mut connection =
-        Connection { outbox, inbox, platforms, offset, fd_channel, features, channel, resumable };
+        Connection { outbox, inbox, platforms, clock, fd_channel, features, channel, resumable };
     // A session that can be resumed has no ring, since only messages on the stream can be sent again.
     let ring_words = if connection.resumable.is_none() { welcome.ring_words } else { 0 };
     let futex = if welcome.ring_futex { Futex::Known } else { Futex::Unknown };

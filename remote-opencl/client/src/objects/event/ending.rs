@@ -1,7 +1,7 @@
 //! The later life of a command: it is sent, its data arrives, and it ends once, with its callbacks.
 
 use super::{Callback, Event, Profiling, Uses};
-use crate::base::clock::{Offset, now_ns};
+use crate::base::clock::{CommandTimes, ManagerClock, now_ns};
 use crate::base::sync::lock;
 use crate::cl;
 use crate::error::ClError;
@@ -45,7 +45,8 @@ impl PendingCommand for Event {
         fits
     }
 
-    fn completed(&self, completion: v1::Completion, offset: Offset) {
+    fn completed(&self, completion: v1::Completion, clock: &ManagerClock) {
+        let (sent, heard) = (lock(&self.inner).times.submitted, now_ns());
         let mut status = completion.status.min(cl::COMPLETE);
         if status == cl::COMPLETE && !(self.take_data(completion.data) && self.scatter()) {
             status = ClError::OUT_OF_RESOURCES.0;
@@ -54,7 +55,15 @@ impl PendingCommand for Event {
             queue.failures().note(self.id, ClError(status));
         }
         let ran = completion.ended_ns != 0;
-        let times = ran.then(|| (offset.apply(completion.started_ns), offset.apply(completion.ended_ns)));
+        let times = ran.then(|| {
+            clock.span(CommandTimes {
+                sent,
+                queued: completion.queued_ns,
+                started: completion.started_ns,
+                ended: completion.ended_ns,
+                heard,
+            })
+        });
         self.end(status, times);
     }
 
