@@ -9,19 +9,9 @@ use axum::routing::get;
 use fpga_net::http::{Limits, Port, Server, open_metrics};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::debug;
-
-/// Limits of the port: a kubelet, a Prometheus, and people.
-const LIMITS: Limits = Limits {
-    connections: 32,
-    buffer_bytes: 16 * 1024,
-    head: Duration::from_secs(5),
-    idle: Duration::from_secs(60),
-    drain: Duration::from_secs(1),
-};
 
 #[derive(Debug)]
 struct Probes {
@@ -41,7 +31,8 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(Arc::new(Probes { picker, registry }));
-    let server = Server::new(LIMITS, |refusal| debug!(refusal = refusal.name(), "A connection was refused"));
+    let server =
+        Server::new(Limits::PROBES, |refusal| debug!(refusal = refusal.name(), "A connection was refused"));
     server.serve(Port::Tcp(listener, None), router, stop).await;
 }
 

@@ -52,6 +52,17 @@ pub struct Limits {
     pub drain: Duration,
 }
 
+impl Limits {
+    /// For a port with probes and metrics: a kubelet, a Prometheus, and people.
+    pub const PROBES: Self = Self {
+        connections: 32,
+        buffer_bytes: 16 * 1024,
+        head: Duration::from_secs(5),
+        idle: Duration::from_secs(60),
+        drain: Duration::from_secs(1),
+    };
+}
+
 /// Reason why the server refused or ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {

@@ -7,7 +7,7 @@ use crate::identity::Pods;
 use crate::kubelet::{Kubelet, remove_dead_sockets};
 use crate::layout::{LIBRARY, Layout};
 use crate::plugin::{Parts, Plugin};
-use crate::{advertised, report, revocation};
+use crate::{advertised, probes, report, revocation};
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 use fpga_core::board_request::BoardResource;
@@ -19,9 +19,11 @@ use fpga_net::{kube_config, runtime};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use std::collections::BTreeSet;
 use std::iter;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::info;
@@ -103,6 +105,10 @@ pub struct Args {
     )]
     pod_resources: PathBuf,
 
+    /// TCP address for probes and metrics; port 0 takes a free one.
+    #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
+    metrics_listen: Option<SocketAddr>,
+
     /// Kubeconfig to reach the API server with. Default: $KUBECONFIG, ~/.kube/config, or the pod's service account.
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
@@ -164,6 +170,13 @@ impl Args {
             };
             tasks.spawn(advertised::keep(offer, boards.clone(), self.instances_per_board));
             tasks.spawn(kubelet.stay_registered());
+        }
+        if let Some(address) = self.metrics_listen {
+            let listener = TcpListener::bind(address).await.with_context(|| {
+                format!("can't listen on {address}; choose another address with --metrics-listen")
+            })?;
+            info!(bound = %listener.local_addr()?, "Serving probes and metrics");
+            tasks.spawn(probes::serve(listener, Arc::clone(&plugin)));
         }
         tasks.spawn(boards::watch(layout, self.collector.clone(), boards_sender));
         let (leaving, leaves) = oneshot::channel();

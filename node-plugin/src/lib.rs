@@ -25,6 +25,7 @@ mod injection;
 mod kubelet;
 mod layout;
 mod plugin;
+mod probes;
 mod refusals;
 mod report;
 mod revocation;
