@@ -303,8 +303,11 @@ async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
     for index in 0..PODS {
         let mut pod = serde_json::to_value(&example[0]).unwrap();
         let name = format!("by-bitstream-{index}");
+        let mut labels = pod["metadata"]["labels"].take();
+        // Else the pod would be one too many for the example's ReplicaSet, which deletes such pods.
+        labels.as_object_mut().unwrap().remove("pod-template-hash").unwrap();
         pod["metadata"] = json!({
-            "name": name, "labels": pod["metadata"]["labels"],
+            "name": name, "labels": labels,
             "annotations": {"fpga-scheduling.io/loaded-bitstreams": "sobel"},
         });
         pod["spec"].as_object_mut().unwrap().remove("nodeName");
