@@ -92,7 +92,10 @@ impl RestrictedPod {
             )
             .with(
                 "readinessProbe",
-                json!({"httpGet": {"path": "/healthz", "port": FUNCTION_PORT}, "periodSeconds": 1}),
+                // The function serves one request at a time, so that the probe waits behind calls: a busy one is ready.
+                json!({
+                    "httpGet": {"path": "/healthz", "port": FUNCTION_PORT}, "periodSeconds": 1, "timeoutSeconds": 30,
+                }),
             )
     }
 
