@@ -28,7 +28,7 @@ struct RefusalLabels {
 pub enum RefusalReason {
     /// The functions of the cluster are not known yet.
     NotReady,
-    /// Nobody knows the function.
+    /// No Service is a function of this name.
     UnknownFunction,
     /// No replica is ready, or none among the candidates.
     NoEndpoint,

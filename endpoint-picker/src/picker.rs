@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Settings of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most endpoints in an answer.
+    /// Maximum number of endpoints in an answer.
     pub endpoints: usize,
     /// Most requests of a function that may wait for a slot, where the function says nothing else.
     pub waiting: usize,

@@ -82,7 +82,7 @@ pub struct Request<'r> {
     pub function: Option<&'r FunctionName>,
     /// The candidates, if the gateway names any: no other endpoint may be chosen.
     pub subset: Option<&'r HashSet<SocketAddr>>,
-    /// Most endpoints in the answer.
+    /// Maximum number of endpoints in the answer.
     pub most: usize,
     /// Most requests of a function that may wait for a slot, where the function says nothing else.
     pub max_waiting: usize,
@@ -117,7 +117,7 @@ pub enum Basis {
 pub enum Refusal {
     /// The functions of the cluster are not known yet.
     NotReady,
-    /// Nobody knows the function.
+    /// No Service is a function of this name.
     UnknownFunction,
     /// The function has no replica that is ready, or none among the candidates.
     NoEndpoint,

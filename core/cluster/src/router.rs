@@ -109,13 +109,13 @@ pub fn rank<'a, B: Copy + PartialEq + 'a, W: Ord>(
     worth: impl Fn(usize, B, NonZeroU32) -> W,
     most: usize,
 ) -> Vec<usize> {
+    if most == 0 {
+        return Vec::new();
+    }
     let fits = boards.into_iter().enumerate().map(|(place, board)| {
         (board.fit(wanted, |resident, copies| worth(place, resident, copies)), board.in_flight, place)
     });
     let mut fits: Vec<_> = fits.collect();
-    if most == 0 {
-        return Vec::new();
-    }
     if fits.len() > most {
         fits.select_nth_unstable(most - 1);
         fits.truncate(most);

@@ -48,7 +48,7 @@ struct OwnUse {
 pub struct Loaded<B> {
     /// The bitstream.
     pub bitstream: B,
-    /// Its last use.
+    /// When a task used the bitstream last.
     pub last_use: MonotonicTime,
 }
 
@@ -72,12 +72,6 @@ impl<B: Copy + Ord> TrackedBoard<B> {
     pub fn board(&self) -> Board<'_, B> {
         let waiting = self.waiting() + self.others_waiting;
         Board { slots: &self.slots, waiting, in_flight: self.total }
-    }
-
-    /// The board as [`crate::router`] sees it while its state is too old to be believed.
-    #[must_use]
-    pub fn unknown(&self) -> Board<'_, B> {
-        Board { slots: &[], waiting: self.total, in_flight: self.total }
     }
 
     /// Number of slots.

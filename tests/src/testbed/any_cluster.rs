@@ -73,7 +73,7 @@ impl AnyCluster {
     /// A pod in a restricted namespace gets a board by one line, computes with it, and names it in its annotation.
     ///
     /// # Errors
-    /// What is otherwise.
+    /// The first condition that does not hold.
     pub async fn a_pod_gets_a_board_by_one_line_and_computes(&self) -> Result<()> {
         let pods = self.namespace("one-line").await?;
         pods.create(&PostParams::default(), &self.sobel("sobel").pod()?).await?;
@@ -102,7 +102,7 @@ impl AnyCluster {
     /// A pod that asks for a board by a label alone is refused with the line to write.
     ///
     /// # Errors
-    /// What is otherwise.
+    /// The first condition that does not hold.
     pub async fn a_pod_that_would_pass_us_by_is_refused_with_the_line_to_write(&self) -> Result<()> {
         let pods = self.namespace("passes-by").await?;
         let pod = RestrictedPod::new("label", &self.image).label("fpga-scheduling.io/fpga-vendor", "any");
@@ -117,7 +117,7 @@ impl AnyCluster {
     /// A pod that asks for a board that no node has waits, with a reason of ours.
     ///
     /// # Errors
-    /// What is otherwise.
+    /// The first condition that does not hold.
     pub async fn a_pod_that_suits_no_board_waits_with_the_reason(&self) -> Result<()> {
         let pods = self.namespace("suits-none").await?;
         let pod = self.sobel("waits").label("fpga-scheduling.io/fpga-vendor", "nobody-makes-it");

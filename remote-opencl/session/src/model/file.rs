@@ -58,7 +58,7 @@ pub enum ModelError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong, and what to write.
+        /// The fault of the line, and what to write instead.
         reason: String,
     },
 }

@@ -78,7 +78,7 @@ pub enum Lifetime {
     Forever,
     /// Until the unit has had no requests for some time.
     Idle,
-    /// One request.
+    /// A request of a function.
     Request,
 }
 

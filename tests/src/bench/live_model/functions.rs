@@ -30,7 +30,7 @@ pub(super) struct Functions {
 pub(super) struct Replica {
     /// Number of its node.
     pub node: u32,
-    /// Its address.
+    /// IP address of the pod.
     pub address: String,
 }
 

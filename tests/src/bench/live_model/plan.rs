@@ -26,7 +26,7 @@ pub(super) struct Plan {
     source: String,
 }
 
-/// One request.
+/// A request of the trace, at its place in the compressed time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Planned {
     /// Time of arrival, from the start of the run.

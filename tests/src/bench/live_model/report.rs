@@ -56,7 +56,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// One line for each request.
+    /// The requests as CSV, one in each line, live beside simulated.
     pub fn csv(&self) -> String {
         let mut text = "routing,at_us,function,board_us,live_node,live_before_start_us,live_took_us,\
                         simulated_node,simulated_before_start_us\n"
