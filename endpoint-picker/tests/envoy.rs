@@ -5,6 +5,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::{Method, Request};
 use axum::routing::any;
 use bytes::Bytes;
 use fpga_core::bitstream::BitstreamId;
@@ -44,9 +45,11 @@ impl Killable {
         Self(Some(runtime))
     }
 
+    /// Returns when the listener and all connections are closed.
     fn kill(&mut self) {
         if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
+            // Inside of the test's runtime only a thread of its own may wait.
+            std::thread::spawn(move || runtime.shutdown_timeout(DEADLINE)).join().unwrap();
         }
     }
 }
@@ -151,6 +154,17 @@ fn bootstrap(listen: u16, picker: SocketAddr, replicas: &[SocketAddr], bodies: &
         let endpoint = |address: &SocketAddr| json!({"endpoint": {"address": socket(*address)}});
         json!([{"lb_endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>()}])
     };
+    let route = |matched: Value, retry_on: &str| {
+        json!({"match": matched, "route": {
+            "cluster": "functions", "timeout": "30s",
+            "retry_policy": {"retry_on": retry_on, "retriable_status_codes": [503], "num_retries": 2},
+        }})
+    };
+    let idempotent = json!({"prefix": "/", "headers": [{
+        "name": ":method", "string_match": {"safe_regex": {"regex": "GET|HEAD|OPTIONS|PUT|DELETE"}},
+    }]});
+    // A request that a replica may have begun is tried again only if its method is idempotent.
+    let retry_on = "connect-failure,refused-stream,reset-before-request,retriable-status-codes";
     let trailers = if bodies == "FULL_DUPLEX_STREAMED" { "SEND" } else { "SKIP" };
     let ext_proc = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor",
@@ -171,13 +185,10 @@ fn bootstrap(listen: u16, picker: SocketAddr, replicas: &[SocketAddr], bodies: &
         "stat_prefix": "functions",
         "route_config": {"virtual_hosts": [{
             "name": "functions", "domains": ["*"], "request_body_buffer_limit": 16 << 20,
-            "routes": [{"match": {"prefix": "/"}, "route": {
-                "cluster": "functions", "timeout": "30s",
-                "retry_policy": {
-                    "retry_on": "connect-failure,refused-stream,retriable-status-codes",
-                    "retriable_status_codes": [503], "num_retries": 2,
-                },
-            }}],
+            "routes": [
+                route(idempotent, &format!("{retry_on},reset")),
+                route(json!({"prefix": "/"}), retry_on),
+            ],
         }]},
         "http_filters": [
             {"name": "envoy.filters.http.ext_proc", "typed_config": ext_proc},
@@ -257,9 +268,9 @@ impl Envoy {
     }
 
     /// Status, name of the replica, and body of the answer.
-    async fn ask(&self, path: &str, body: Bytes) -> (u16, String, Bytes) {
-        let request =
-            axum::http::Request::post(format!("{}{path}", self.url)).body(Body::from(body)).unwrap();
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> (u16, String, Bytes) {
+        let url = format!("{}{path}", self.url);
+        let request = Request::builder().method(method).uri(url).body(Body::from(body)).unwrap();
         let answer = tokio::time::timeout(DEADLINE, self.client.request(request)).await.unwrap().unwrap();
         let status = answer.status().as_u16();
         let replica = answer.headers().get("x-replica").map(|name| name.to_str().unwrap().to_owned());
@@ -296,12 +307,12 @@ async fn bodies_of_ten_megabytes_pass_unchanged_in_every_mode() {
         (0..10_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 7).to_le_bytes()[0]).collect();
     for mode in ["NONE", "BUFFERED", "STREAMED", "FULL_DUPLEX_STREAMED"] {
         let envoy = Envoy::start(served.address, &[&first, &second], mode).await;
-        let (status, replica, back) = envoy.ask("/function/echo", body.clone()).await;
+        let (status, replica, back) = envoy.ask(Method::POST, "/function/echo", body.clone()).await;
         assert_eq!((status, replica.as_str()), (200, "first"), "{mode}");
         assert!(back == body, "{mode}: {} bytes and not the same", back.len());
-        let (status, replica, back) = envoy.ask("/function/echo/", Bytes::new()).await;
+        let (status, replica, back) = envoy.ask(Method::POST, "/function/echo/", Bytes::new()).await;
         assert_eq!((status, replica.as_str(), back.len()), (200, "first", 0), "{mode}");
-        assert_eq!(envoy.ask("/function/nobody", Bytes::new()).await.0, 404, "{mode}");
+        assert_eq!(envoy.ask(Method::POST, "/function/nobody", Bytes::new()).await.0, 404, "{mode}");
         until_idle(&served.picker).await;
     }
 }
@@ -311,21 +322,31 @@ async fn a_killed_replica_costs_a_retry_and_a_killed_picker_only_its_choice() {
     let (mut first, second) = (Server::start("first"), Server::start("second"));
     let mut served = Served::start(&[&first, &second]);
     let envoy = Envoy::start(served.address, &[&first, &second], "NONE").await;
-    assert_eq!(envoy.ask("/function/echo", "x".into()).await.1, "first");
+    assert_eq!(envoy.ask(Method::POST, "/function/echo", "x".into()).await.1, "first");
     until_idle(&served.picker).await;
     first.server.kill();
     let begun = Instant::now();
     loop {
-        let (status, replica, body) = envoy.ask("/function/echo", "body".into()).await;
+        // Envoy may send the first of these on the connection of before the kill, and see only then that it is closed.
+        let (status, replica, body) = envoy.ask(Method::PUT, "/function/echo", "body".into()).await;
         assert_eq!((status, &body[..]), (200, b"body".as_slice()));
         if replica == "second" {
             break;
         }
         assert!(begun.elapsed() < DEADLINE, "the first still answers");
     }
+    assert_eq!(
+        envoy.ask(Method::POST, "/function/echo", "x".into()).await.0,
+        200,
+        "the next endpoint is tried"
+    );
     until_idle(&served.picker).await;
     served.server.kill();
     for _ in 0..6 {
-        assert_eq!(envoy.ask("/function/echo", "x".into()).await.0, 200, "without a picker requests go on");
+        assert_eq!(
+            envoy.ask(Method::POST, "/function/echo", "x".into()).await.0,
+            200,
+            "without a picker requests go on"
+        );
     }
 }
