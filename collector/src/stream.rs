@@ -1,4 +1,5 @@
-//! The stream to the extender's replicas: the state of the node, sent shortly after a change.
+//! The streams to replicas of the extender and of the endpoint picker: the state of the node, sent shortly after a
+//! change.
 //!
 //! All replicas share one publication at a time. A slow replica misses some and gets the newest. The annotation is
 //! still written: a replica that starts learns the cluster from it, and it remains where no stream is open.
@@ -17,16 +18,16 @@ use crate::server::{self, Phase};
 use fpga_node_stream::client::Address;
 use replica::Replica;
 use shared::Shared;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use targets::{Target, Transport};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-/// Interval of the search for replicas while some are known, and while none is.
+/// Interval of the search for replicas while each target has some, and while one has none.
 const DISCOVERY_INTERVALS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3));
 /// Maximum time for one search.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,34 +67,35 @@ impl Streamer {
         let mut tasks = JoinSet::new();
         let mut replicas = HashMap::new();
         let transport = if self.shared.credentials.tls.is_some() { Transport::Tls } else { Transport::Plain };
+        let mut known: Vec<Vec<Address>> = vec![Vec::new(); self.targets.len()];
         loop {
-            let found = match timeout(DISCOVERY_TIMEOUT, targets::resolve(&self.targets, transport)).await {
-                Ok(Ok(found)) => Some(found),
-                Ok(Err(error)) => {
-                    warn!(%error, "Some extender replicas can't be looked up; those that are known stay");
-                    None
-                }
-                Err(_) => None,
-            };
-            if let Some(found) = found {
-                replicas.retain(|address: &Address, task: &mut tokio::task::AbortHandle| {
-                    let stays = found.contains(address);
-                    if !stays {
-                        info!(replica = %address, "Extender replica is gone");
-                        task.abort();
+            for (target, known) in self.targets.iter().zip(&mut known) {
+                match timeout(DISCOVERY_TIMEOUT, target.resolve(transport)).await {
+                    Ok(Ok(found)) => *known = found,
+                    Ok(Err(error)) => {
+                        warn!(%target, %error, "Replicas can't be looked up; those that are known stay");
                     }
-                    stays
-                });
-                for address in found {
-                    replicas.entry(address).or_insert_with_key(|address| {
-                        info!(replica = %address, "Extender replica found");
-                        tasks.spawn(Replica::new(Arc::clone(&self.shared), address.clone()).run())
-                    });
+                    Err(_) => {}
                 }
             }
+            let found: HashSet<&Address> = known.iter().flatten().collect();
+            replicas.retain(|address: &Address, task: &mut AbortHandle| {
+                let stays = found.contains(address);
+                if !stays {
+                    info!(replica = %address, "Replica is gone");
+                    task.abort();
+                }
+                stays
+            });
+            for address in found {
+                replicas.entry(address.clone()).or_insert_with_key(|address| {
+                    info!(replica = %address, "Replica found");
+                    tasks.spawn(Replica::new(Arc::clone(&self.shared), address.clone()).run())
+                });
+            }
             while tasks.try_join_next().is_some() {}
-            let (some, none) = DISCOVERY_INTERVALS;
-            sleep(if replicas.is_empty() { none } else { some }).await;
+            let (all, some) = DISCOVERY_INTERVALS;
+            sleep(if known.iter().any(Vec::is_empty) { some } else { all }).await;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::function::{FunctionName, is_label};
 use crate::metrics::Metrics;
+use crate::node_streams::PickerReceiver;
 use crate::picker::{Limits, Picker};
 use crate::probes;
 use crate::routing::Routing;
@@ -14,6 +15,7 @@ use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
 use fpga_net::{duration, kube_config, ready_file};
+use fpga_node_stream::server::options::StreamArgs;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +35,9 @@ const EXAMPLES: &str = "Examples:
     fpga-endpoint-picker --kubeconfig ~/.kube/config --listen 127.0.0.1:9470
   For the InferencePool of one function, with TLS:
     fpga-endpoint-picker --function default/sobel --listen 0.0.0.0:9470 --tls-cert /tls/tls.crt --tls-key /tls/tls.key
+  With the states of boards as they change, and not by annotations only (fpga-collector --pickers):
+    fpga-endpoint-picker --stream-listen 0.0.0.0:9464 --stream-tls-cert /tls/tls.crt --stream-tls-key /tls/tls.key \
+      --stream-service-account kube-fpga/fpga-collector
   What a function is:
     kubectl label service sobel fpga-scheduling.io/function=sobel
     kubectl annotate service sobel fpga-scheduling.io/bitstreams=sobel fpga-scheduling.io/max-waiting=200";
@@ -49,7 +54,8 @@ pub struct Args {
     /// Address for probes and metrics, plain HTTP; port 0 takes a free one.
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
-    /// File for the bound addresses, written when the ports are open: the gateways' first, then metrics:ADDRESS.
+    /// File for the bound addresses, written when the ports are open: the gateways' first, then metrics:ADDRESS and
+    /// stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
     /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
@@ -95,6 +101,8 @@ pub struct Args {
     #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "30s", value_parser = duration::parse)]
     drain_timeout: Duration,
     #[command(flatten)]
+    stream: StreamArgs,
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -135,6 +143,10 @@ impl Args {
         if let Some(listener) = &probes_listener {
             addresses.push(format!("metrics:{}", listener.local_addr()?));
         }
+        let stream_port = self.stream.open(&client).await?;
+        if let Some(port) = &stream_port {
+            addresses.push(format!("stream:{}", port.address()?));
+        }
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let limits = Limits { endpoints: self.endpoints.into(), waiting: self.max_waiting };
@@ -152,6 +164,15 @@ impl Args {
         let port = Port { listener, tls: tls.clone(), max_message_bytes: self.max_message_bytes };
         let scope = Scope { namespace: self.one_namespace.then(|| self.function_namespace.clone()) };
         let watch = watch::run(client, scope, Arc::clone(&picker));
+        let streams = {
+            let receiver = Arc::new(PickerReceiver(Arc::clone(&picker)));
+            async move {
+                match stream_port {
+                    Some(port) => port.serve(receiver).await,
+                    None => std::future::pending().await,
+                }
+            }
+        };
         let (stop, stopped) = channel(false);
         let until_stopped = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
             // An error means that the sender is gone, which is an end as well.
@@ -189,6 +210,10 @@ impl Args {
             served = port.serve(Arc::clone(&picker), service, until_stopped(stopped)) => Ok(served?),
             () = watch => bail!("a watch on the API server ended"),
             () = reload => bail!("the certificates are no longer read"),
+            ended = streams => {
+                ended.context("the streams' listener failed")?;
+                bail!("the streams' listener ended")
+            }
             () = probes => bail!("the port for probes ended"),
             () = end => Ok(()),
         }

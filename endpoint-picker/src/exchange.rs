@@ -7,10 +7,9 @@
 mod answers;
 
 use crate::ext_proc::processing_request::Request as Said;
-use crate::ext_proc::{
-    BodySendMode, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse,
-};
+use crate::ext_proc::{BodySendMode, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse};
 use crate::function::FunctionName;
+use crate::headers::{Headers, InvalidHeaders};
 use crate::metrics::RefusalReason;
 use crate::picker::{Picked, Picker, Ticket};
 use crate::routing::Routing;
@@ -34,10 +33,6 @@ pub const SUBSET: &str = "x-gateway-destination-endpoint-subset";
 /// Metadata namespace of [`SUBSET`].
 pub const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
 
-/// Most headers of a request; Envoy lets 100 pass by default.
-pub const MAX_HEADERS: usize = 1_000;
-/// Longest path or host that can name a function, in bytes.
-const MAX_NAME_BYTES: usize = 4_096;
 /// Time for the first message.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the body from a gateway that wants the stream to end after it, and may have none.
@@ -102,6 +97,9 @@ pub enum Malformed {
     /// Headers of a second request.
     #[error("a stream is for one request")]
     SecondRequest,
+    /// The headers can't be decoded.
+    #[error("the request's headers can't be decoded")]
+    Headers,
     /// A message without content.
     #[error("a message is empty, or of a kind that is not known here")]
     Empty,
@@ -154,7 +152,7 @@ impl Exchange {
         }
         Ok(match said {
             Said::RequestHeaders(headers) => {
-                self.decide(&headers, metadata_context.as_ref(), protocol_config.is_some())
+                self.decide(&headers, metadata_context.as_ref(), protocol_config.is_some())?
             }
             Said::RequestBody(body) => {
                 let answer = Box::new(self.body(Direction::Request, body));
@@ -192,29 +190,34 @@ impl Exchange {
         answers::body(direction, (mode == Mode::Echoed).then_some(body))
     }
 
-    fn decide(&mut self, headers: &HttpHeaders, metadata: Option<&Metadata>, is_configured: bool) -> Reply {
-        let list = headers.headers.as_ref().map(|headers| headers.headers.as_slice()).unwrap_or_default();
-        if list.len() > MAX_HEADERS {
-            self.picker.metrics.refused(RefusalReason::TooManyHeaders);
-            let text = format!("the request has {} headers; at most {MAX_HEADERS} are taken", list.len());
-            return Reply::Last(Box::new(answers::refusal(431, &text)));
-        }
-        let path = header(list, ":path");
+    fn decide(
+        &mut self,
+        headers: &HttpHeaders,
+        metadata: Option<&Metadata>,
+        is_configured: bool,
+    ) -> Result<Reply, Malformed> {
+        let Headers { path, authority } = match Headers::read(&headers.headers) {
+            Ok(headers) => headers,
+            Err(InvalidHeaders::Malformed) => return Err(Malformed::Headers),
+            Err(error @ InvalidHeaders::TooMany) => {
+                self.picker.metrics.refused(RefusalReason::TooManyHeaders);
+                return Ok(Reply::Last(Box::new(answers::refusal(431, &error.to_string()))));
+            }
+        };
         // Who tells neither path nor modes is no proxy, but asks on behalf of one.
         self.phase = match path.is_none() && !is_configured {
             true => Phase::DecidedOneShot,
             false => Phase::Decided,
         };
-        let authority = header(list, ":authority").or_else(|| header(list, "host"));
         let function = self.routing.function(path.unwrap_or_default(), authority.unwrap_or_default());
         let subset = subset(metadata);
-        match self.picker.pick(function.as_ref(), subset.as_ref()) {
+        Ok(match self.picker.pick(function.as_ref(), subset.as_ref()) {
             Ok(Picked { endpoints, ticket }) => {
                 self.ticket = Some(ticket);
                 Reply::Answer(Box::new(answers::destination(&endpoints)))
             }
             Err(error) => Reply::Last(Box::new(refusal(error, function.as_ref()))),
-        }
+        })
     }
 
     fn served(&mut self, metadata: Option<&Metadata>) {
@@ -230,16 +233,6 @@ fn mode(number: i32) -> Mode {
         Ok(BodySendMode::FullDuplexStreamed | BodySendMode::Grpc) => Mode::Echoed,
         _ => Mode::Kept,
     }
-}
-
-/// The value of a header, which is in one of two fields.
-fn header<'h>(headers: &'h [HeaderValue], name: &str) -> Option<&'h str> {
-    let found = headers.iter().find(|header| header.key.eq_ignore_ascii_case(name))?;
-    let value = match found.raw_value.is_empty() {
-        true => &found.value,
-        false => std::str::from_utf8(&found.raw_value).ok()?,
-    };
-    (value.len() <= MAX_NAME_BYTES).then_some(value)
 }
 
 /// The candidates that the gateway names. What is no address is no candidate; `None` if it names none.

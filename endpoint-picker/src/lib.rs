@@ -2,14 +2,16 @@
 //! speaks Envoy's external processing, as the Gateway API Inference Extension's Endpoint Picker Protocol has it, so
 //! that Envoy and every gateway that takes an `InferencePool` carry the requests.
 //!
-//! [`watch`] learns functions and replicas from the API server, [`state`] decides, without I/O, by
+//! [`watch`] learns functions and replicas from the API server, [`node_streams`] takes the states of nodes, [`state`] decides, without I/O, by
 //! [`fpga_cluster::router`], [`exchange`] is the protocol of one request, without I/O, and [`server`] carries it.
 #![forbid(unsafe_code)]
 
 pub mod args;
 pub mod exchange;
 pub mod function;
+pub mod headers;
 pub mod metrics;
+pub mod node_streams;
 pub mod picker;
 pub mod probes;
 pub mod routing;

@@ -1,7 +1,9 @@
 //! The metrics at `/metrics`.
 
-use crate::state::{Basis, Census, Choice, Refusal};
+use crate::state::{Basis, Census, Choice, Refusal, StateSource};
+use fpga_net::http;
 use fpga_net::label_texts;
+use fpga_node_stream::server::receiver::{StreamRefusal, Taken};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -53,7 +55,23 @@ enum KnowledgeLabel {
     Unknown,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    source: StateSource,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeStreamLabels {
+    reason: StreamRefusal,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeConnectionLabels {
+    reason: http::Refusal,
+}
+
 label_texts! {
+    StateSource { Annotation => "annotation", Stream => "stream" }
     Basis { Resident => "resident", Load => "load", Queue => "queue", InFlight => "in_flight" }
     RefusalReason {
         NotReady => "not_ready", UnknownFunction => "unknown_function", NoEndpoint => "no_endpoint",
@@ -81,6 +99,13 @@ pub struct Metrics {
     pub watch_errors: Counter,
     /// States of nodes that could not be read.
     pub unreadable_states: Counter,
+    states: Family<SourceLabels, Counter>,
+    outdated_states: Family<SourceLabels, Counter>,
+    nodes: Family<SourceLabels, Gauge>,
+    /// Streams of nodes that are open.
+    pub node_streams: Gauge,
+    refused_node_streams: Family<NodeStreamLabels, Counter>,
+    refused_node_connections: Family<NodeConnectionLabels, Counter>,
 }
 
 impl Metrics {
@@ -98,6 +123,12 @@ impl Metrics {
             boards: Family::default(),
             watch_errors: Counter::default(),
             unreadable_states: Counter::default(),
+            states: Family::default(),
+            outdated_states: Family::default(),
+            nodes: Family::default(),
+            node_streams: Gauge::default(),
+            refused_node_streams: Family::default(),
+            refused_node_connections: Family::default(),
         };
         let registry = registry.sub_registry_with_prefix("fpga_picker");
         registry.register(
@@ -132,6 +163,24 @@ impl Metrics {
             "States of nodes that could not be read",
             metrics.unreadable_states.clone(),
         );
+        registry.register("states", "States of nodes that were taken", metrics.states.clone());
+        registry.register(
+            "outdated_states",
+            "States of nodes that were not newer than what was known",
+            metrics.outdated_states.clone(),
+        );
+        registry.register("nodes", "Nodes with a fresh state, by its way", metrics.nodes.clone());
+        registry.register("node_streams", "Open streams of nodes", metrics.node_streams.clone());
+        registry.register(
+            "node_streams_refused",
+            "Streams of nodes that were refused, or ended before their time",
+            metrics.refused_node_streams.clone(),
+        );
+        registry.register(
+            "node_connections_refused",
+            "Connections for streams of nodes that were refused, or ended before their time",
+            metrics.refused_node_connections.clone(),
+        );
         metrics
     }
 
@@ -156,12 +205,34 @@ impl Metrics {
         self.refusals.get_or_create(&RefusalLabels { reason }).inc();
     }
 
+    /// Counts a state of a node.
+    pub fn took_state(&self, source: StateSource, taken: Taken) {
+        let counters = match taken {
+            Taken::Yes => &self.states,
+            Taken::Outdated => &self.outdated_states,
+        };
+        counters.get_or_create(&SourceLabels { source }).inc();
+    }
+
+    /// Counts a stream of a node that was refused, or ended before its time.
+    pub fn refused_node_stream(&self, reason: StreamRefusal) {
+        self.refused_node_streams.get_or_create(&NodeStreamLabels { reason }).inc();
+    }
+
+    /// Counts a connection for streams of nodes that was refused, or ended before its time.
+    pub fn refused_node_connection(&self, reason: http::Refusal) {
+        self.refused_node_connections.get_or_create(&NodeConnectionLabels { reason }).inc();
+    }
+
     /// Takes the numbers of the moment.
     pub fn take_census(&self, census: Census) {
         let set = |gauge: &Gauge, value: usize| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         set(&self.in_flight, census.in_flight);
         set(&self.functions, census.functions);
         set(&self.replicas, census.replicas);
+        let nodes = |source| self.nodes.get_or_create_owned(&SourceLabels { source });
+        set(&nodes(StateSource::Annotation), census.nodes_by_annotation);
+        set(&nodes(StateSource::Stream), census.nodes_by_stream);
         let boards = |board| self.boards.get_or_create_owned(&KnowledgeLabels { board });
         set(&boards(KnowledgeLabel::Fresh), census.fresh_boards);
         set(&boards(KnowledgeLabel::Unknown), census.unknown_boards);

@@ -5,6 +5,7 @@ mod choosing;
 mod learning;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use crate::function::{BitstreamKey, BoardName, FunctionName, Replica};
 use foldhash::fast::RandomState;
@@ -14,6 +15,7 @@ use fpga_core::units::{Millis, MonotonicTime};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use wanted::Wanted;
 
 /// Time for which a replica gets no request after the gateway went past it.
 pub const AVOIDED_FOR: Millis = Millis(2_000);
@@ -28,6 +30,7 @@ pub struct State {
     boards: HashMap<BoardId, BoardEntry, RandomState>,
     board_ids: HashMap<BoardName, BoardId>,
     nodes: HashMap<Arc<str>, NodeEntry>,
+    wanted: Wanted,
     next_id: u64,
     in_flight: usize,
 }
@@ -57,12 +60,35 @@ struct ReplicaEntry {
     avoided_until: MonotonicTime,
 }
 
+/// A node of the cluster.
 #[derive(Debug)]
 struct NodeEntry {
     uid: Arc<str>,
+    /// The version of the last annotation. The API server tells it again whenever anything of the node changes.
+    annotation: Option<StateVersion>,
+    told: Option<Told>,
+}
+
+/// The last state of a node.
+#[derive(Debug)]
+struct Told {
     version: StateVersion,
+    /// Until when the state is believed.
+    fresh_until: MonotonicTime,
+    source: StateSource,
     /// The node's board, if it has exactly one.
     only_board: Option<Arc<str>>,
+    /// The boards that the state names.
+    boards: Vec<BoardId>,
+}
+
+/// The way by which a state came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StateSource {
+    /// The node's annotation.
+    Annotation,
+    /// A stream of the node's collector.
+    Stream,
 }
 
 #[derive(Debug)]
@@ -73,6 +99,19 @@ struct BoardEntry {
     fresh_until: MonotonicTime,
     /// Number of replicas that use the board.
     replicas: usize,
+}
+
+/// How a state came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// By a stream, measured just now.
+    Stream,
+    /// By the node's annotation, which was written `age` ago. The age counts for the first annotation of a node that is
+    /// seen; further ones come when they are written.
+    Annotation {
+        /// Time since the write.
+        age: Millis,
+    },
 }
 
 /// A request for a replica.
@@ -138,6 +177,10 @@ pub struct Census {
     pub unknown_boards: usize,
     /// Requests in flight.
     pub in_flight: usize,
+    /// Nodes with a fresh state that came by annotation.
+    pub nodes_by_annotation: usize,
+    /// Nodes with a fresh state that came by stream.
+    pub nodes_by_stream: usize,
 }
 
 impl State {
@@ -146,6 +189,9 @@ impl State {
     pub fn census(&self, now: MonotonicTime) -> Census {
         let used = self.boards.values().filter(|board| board.replicas > 0);
         let (fresh, stale): (Vec<_>, Vec<_>) = used.partition(|board| board.fresh_until > now);
+        let told = self.nodes.values().filter_map(|node| node.told.as_ref());
+        let (by_stream, by_annotation): (Vec<_>, Vec<_>) =
+            told.filter(|told| told.fresh_until > now).partition(|told| told.source == StateSource::Stream);
         let without = self.replicas.values().filter(|replica| replica.board.is_none()).count();
         Census {
             functions: self.functions.len(),
@@ -153,6 +199,8 @@ impl State {
             fresh_boards: fresh.len(),
             unknown_boards: stale.len() + without,
             in_flight: self.in_flight,
+            nodes_by_annotation: by_annotation.len(),
+            nodes_by_stream: by_stream.len(),
         }
     }
 

@@ -6,8 +6,10 @@ mod catalog;
 pub use catalog::Catalog;
 
 use crate::picker::Picker;
+use crate::state::{Seen, StateSource};
 use fpga_core::node_state::{ANNOTATION, decode};
-use fpga_core::units::Millis;
+use fpga_core::units::WallTime;
+use fpga_node_stream::server::annotation_age;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -21,6 +23,7 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tracing::{info, warn};
 
 /// Where the picker looks for functions.
@@ -177,19 +180,25 @@ where
     watcher(api, config).default_backoff()
 }
 
-/// Takes the state in a node's annotation.
+/// Takes a node, and the state in its annotation.
 fn take_node(node: &ObjectMeta, picker: &Picker) {
     let (Some(name), Some(uid)) = (&node.name, &node.uid) else { return };
+    picker.with(|known, now| known.set_node(name, uid, now));
     let Some(text) = node.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION)) else {
         return;
     };
-    match decode(text) {
-        Ok(state) => {
-            picker.with(|known, now| known.learn(name, uid, &state, Millis::ZERO, now));
-        }
+    let state = match decode(text) {
+        Ok(state) => state,
         Err(error) => {
             picker.metrics.unreadable_states.inc();
-            warn!(node = name, %error, "The node's state can't be read");
+            return warn!(node = name, %error, "The node's state can't be read");
         }
+    };
+    // A state without a date may be of any age.
+    let age = annotation_age(node, WallTime::of(SystemTime::now())).unwrap_or(state.stale_after());
+    let seen = Seen::Annotation { age };
+    // The node is known, as this task alone forgets nodes.
+    if let Ok(taken) = picker.with(|known, now| known.learn(name, uid, &state, seen, now)) {
+        picker.metrics.took_state(StateSource::Annotation, taken);
     }
 }

@@ -11,13 +11,14 @@ use bytes::Bytes;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
 use fpga_core::node_state::{DeviceState, NodeState};
-use fpga_core::units::Millis;
 use fpga_endpoint_picker::function::{Function, FunctionName, Replica};
 use fpga_endpoint_picker::metrics::Metrics;
 use fpga_endpoint_picker::picker::{Limits, Picker};
 use fpga_endpoint_picker::routing::Routing;
 use fpga_endpoint_picker::server::Port;
 use fpga_endpoint_picker::service::Service;
+use fpga_endpoint_picker::state::Seen;
+use fpga_node_stream::server::receiver::Taken;
 use futures::StreamExt as _;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -120,7 +121,9 @@ impl Served {
                     bitstreams: vec![mk_bitstream(loaded, 1_000)],
                     ..mk_state()
                 };
-                assert!(state.learn(&node(index), "uid", &known, Millis::ZERO, now));
+                state.set_node(&node(index), "uid", now);
+                let taken = state.learn(&node(index), "uid", &known, Seen::Stream, now);
+                assert_eq!(taken, Ok(Taken::Yes));
             }
         });
         picker.set_synced();

@@ -7,10 +7,7 @@ use bytes::Bytes;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
 use fpga_core::node_state::{DeviceState, NodeState};
-use fpga_core::units::Millis;
-use fpga_endpoint_picker::exchange::{
-    DESTINATION, LB_NAMESPACE, MAX_HEADERS, SERVED, SUBSET, SUBSET_NAMESPACE,
-};
+use fpga_endpoint_picker::exchange::{DESTINATION, LB_NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE};
 use fpga_endpoint_picker::ext_proc::body_mutation::Mutation;
 use fpga_endpoint_picker::ext_proc::external_processor_client::ExternalProcessorClient;
 use fpga_endpoint_picker::ext_proc::processing_request::Request as Said;
@@ -25,10 +22,13 @@ use fpga_endpoint_picker::picker::{Limits, Picker};
 use fpga_endpoint_picker::routing::Routing;
 use fpga_endpoint_picker::server::Port;
 use fpga_endpoint_picker::service::Service;
+use fpga_endpoint_picker::state::Seen;
 use fpga_net::testing::Authority;
 use fpga_net::tls::{HTTP_2, Reload, ServerTls};
+use fpga_node_stream::server::receiver::Taken;
 use hyper_util::rt::TokioIo;
 use prometheus_client::registry::Registry;
+use prost::Message as _;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 use ring::digest::{Context, SHA256};
@@ -99,8 +99,11 @@ impl Served {
             };
             state.set_function(&sobel(), &function, now);
             state.set_function(&FunctionName::new("default", "empty"), &Function::default(), now);
-            assert!(state.learn("a", "ua", &node_state("sobel"), Millis::ZERO, now));
-            assert!(state.learn("b", "ub", &node_state("other"), Millis::ZERO, now));
+            for (node, loaded) in [("a", "sobel"), ("b", "other")] {
+                state.set_node(node, "uid", now);
+                let taken = state.learn(node, "uid", &node_state(loaded), Seen::Stream, now);
+                assert_eq!(taken, Ok(Taken::Yes));
+            }
         });
         picker.set_synced();
         Self::serve(picker, differs).await
@@ -186,16 +189,17 @@ fn headers(path: &str) -> ProcessingRequest {
         value: String::new(),
         raw_value: Bytes::copy_from_slice(value.as_bytes()),
     };
-    let list = vec![
+    with_headers(vec![
         header(":method", "POST"),
         header(":path", path),
         header(":authority", "functions.example"),
         header(DESTINATION, "6.6.6.6:666"),
-    ];
-    said(Said::RequestHeaders(HttpHeaders {
-        headers: Some(HeaderMap { headers: list }),
-        end_of_stream: false,
-    }))
+    ])
+}
+
+fn with_headers(headers: Vec<HeaderValue>) -> ProcessingRequest {
+    let headers = HeaderMap { headers }.encode_to_vec().into();
+    said(Said::RequestHeaders(HttpHeaders { headers, end_of_stream: false }))
 }
 
 fn in_modes(mut message: ProcessingRequest, mode: BodySendMode) -> ProcessingRequest {
@@ -230,7 +234,7 @@ fn body(request: bool, bytes: impl Into<Bytes>, end_of_stream: bool) -> Processi
 }
 
 fn response_headers(end_of_stream: bool) -> ProcessingRequest {
-    said(Said::ResponseHeaders(HttpHeaders { headers: None, end_of_stream }))
+    said(Said::ResponseHeaders(HttpHeaders { headers: Bytes::new(), end_of_stream }))
 }
 
 /// The endpoints in the answer's header.
@@ -339,8 +343,7 @@ async fn nginx_gets_an_endpoint_and_the_end_of_the_stream_though_it_never_says_t
     let shim = || {
         let header =
             HeaderValue { key: "Content-Type".into(), value: "text/plain".into(), raw_value: Bytes::new() };
-        let list = HeaderMap { headers: vec![header] };
-        said(Said::RequestHeaders(HttpHeaders { headers: Some(list), end_of_stream: false }))
+        with_headers(vec![header])
     };
     // A connection for each request, headers and body at once, and then until the stream ends.
     let mut call = served.call().await;
@@ -500,16 +503,8 @@ async fn served_plain(address: SocketAddr) -> Result<Channel, tonic::transport::
 #[tokio::test]
 async fn ten_thousand_headers_are_431() {
     let served = Served::start().await;
-    let mut message = headers("/function/sobel");
-    let Some(Said::RequestHeaders(told)) = &mut message.request else { panic!() };
-    let list = &mut told.headers.as_mut().unwrap().headers;
-    list.extend((0..10_000).map(|i| HeaderValue {
-        key: format!("x-{i}"),
-        value: "v".to_owned(),
-        raw_value: Bytes::new(),
-    }));
-    assert!(list.len() > MAX_HEADERS);
-    assert_eq!(refused(&served.call().await.ask(message).await).0, 431);
+    let list = (0..10_000).map(|i| HeaderValue { key: format!("x-{i}"), ..HeaderValue::default() }).collect();
+    assert_eq!(refused(&served.call().await.ask(with_headers(list)).await).0, 431);
     assert_eq!(served.in_flight(), 0);
 }
 

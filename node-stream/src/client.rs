@@ -95,7 +95,7 @@ impl NodeStream {
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let (updates, receiver) = mpsc::channel(1);
-        // The extender answers the call only when it knows the caller, so the introduction must be sent before the
+        // The server answers the call only when it knows the caller, so the introduction must be sent before the
         // answer.
         let hello = Update { introduction: Some(introduction), ..Update::default() };
         updates.try_send(hello).map_err(|_| StreamError::Timeout)?;

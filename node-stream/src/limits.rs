@@ -12,7 +12,7 @@ pub const MAX_UID_BYTES: usize = 128;
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a state is sent although nothing changed, so that both sides know that the other is there.
 pub const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
-/// The extender ends a stream on which no message has come for this time.
+/// The server ends a stream on which no message has come for this time.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum duration of a stream. The collector then shows token and certificate again on a new one.
 pub const PROVED_FOR: Duration = Duration::from_secs(3600);
@@ -20,5 +20,5 @@ pub const PROVED_FOR: Duration = Duration::from_secs(3600);
 pub const ANSWER_EVERY: Duration = Duration::from_millis(900);
 /// Time after its last acknowledgement for which a stream still stands in for the annotation.
 pub const ACKNOWLEDGED_FOR: Duration = Duration::from_secs(15);
-/// Minimum time between two updates of one stream that the extender reads, even if the collector sends more.
+/// Minimum time between two updates of one stream that the server reads, even if the collector sends more.
 pub const MIN_SPACING: Duration = Duration::from_millis(100);

@@ -19,12 +19,13 @@ use fpga_core::units::Millis;
 use fpga_net::token_file::TokenFile;
 use fpga_node_stream::access::Access;
 use fpga_node_stream::client::{Address, Credentials, NodeStream};
+use fpga_node_stream::server::serve;
 use fpga_node_stream::v1::{Introduction, Verdict};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::Shown;
 use fpga_scheduler_extender::routes::{self, Routes};
-use fpga_scheduler_extender::stream::{Streams, serve};
+use fpga_scheduler_extender::stream::IndexReceiver;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
@@ -73,7 +74,7 @@ fn replica(nodes: usize, token: PathBuf) {
         state.index.listed(&names);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
         let access = Access::Token(TokenFile::new(token));
-        let streams = Arc::new(Streams::new(index, metrics, clock, access));
+        let streams = IndexReceiver { index, metrics, clock }.streams(access);
         let (http, stream) = (listener().await, listener().await);
         println!("{}\n{}", http.local_addr().unwrap(), stream.local_addr().unwrap());
         let router: Router =

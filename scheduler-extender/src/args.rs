@@ -12,7 +12,7 @@ use crate::record::RecordArgs;
 use crate::replay::{self, ReplayArgs};
 use crate::routes::{self, Routes};
 use crate::rules_args::{PRECEDENCE, RulesArgs};
-use crate::stream::options::StreamArgs;
+use crate::stream::IndexReceiver;
 use crate::wire::MAX_WORKING_BYTES;
 use crate::{pod_reflector, reflector};
 use anyhow::{Context as _, Result, bail};
@@ -24,6 +24,7 @@ use fpga_net::log::LogArgs;
 use fpga_net::memory::MemoryLimit;
 use fpga_net::ready_file;
 use fpga_net::signals::Signals;
+use fpga_node_stream::server::options::StreamArgs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -173,7 +174,7 @@ impl ServeArgs {
             let clock = clock.clone();
             async move {
                 match stream_port {
-                    Some(port) => port.serve(index, metrics, clock).await,
+                    Some(port) => port.serve(Arc::new(IndexReceiver { index, metrics, clock })).await,
                     None => std::future::pending().await,
                 }
             }

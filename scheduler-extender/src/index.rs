@@ -12,10 +12,12 @@ use fpga_core::expected_load::ArenaKey;
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
-use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER, HEARTBEATS_UNTIL_STALE, NodeState, decode};
+use fpga_core::node_state::{ANNOTATION, HEARTBEATS_UNTIL_STALE, NodeState, decode};
 use fpga_core::staleness::{Knowledge, Received};
-use fpga_core::units::{Millis, WallTime};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use fpga_core::units::Millis;
+use fpga_node_stream::server::annotation_age;
+use fpga_node_stream::server::receiver::{Taken, UnknownNode};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -85,19 +87,6 @@ pub enum Noted {
     Unreadable(Unreadable),
     /// The annotation's state is not newer than the known one and was ignored.
     Outdated,
-}
-
-/// The effect of a streamed state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Streamed {
-    /// The state is in the index.
-    Taken,
-    /// A state at least as new is known; this one was ignored.
-    Outdated,
-    /// No node has this name.
-    UnknownNode,
-    /// The node of this name has another UID.
-    OtherUid,
 }
 
 /// Number of nodes with a state, by its origin.
@@ -189,16 +178,16 @@ impl NodeIndex {
 
     /// Updates the index with `state`, which a collector sent at the time `at` for the node `name` with the UID
     /// `uid`.
-    pub fn stream(&self, name: &str, uid: &str, state: NodeState, at: Moment) -> Streamed {
+    ///
+    /// # Errors
+    /// [`UnknownNode`]
+    pub fn stream(&self, name: &str, uid: &str, state: NodeState, at: Moment) -> Result<Taken, UnknownNode> {
         // Computes the signals before taking a lock.
         let received = Received::new(state, at.now, Millis::ZERO);
         let _changing = self.change();
-        let known = match self.find(name, uid) {
-            Ok(known) => known,
-            Err(refused) => return refused,
-        };
+        let known = self.find(name, uid)?;
         if known.facts.knowledge.outdates(received.state(), at.now) {
-            return Streamed::Outdated;
+            return Ok(Taken::Outdated);
         }
         let node = Node {
             facts: NodeFacts {
@@ -214,16 +203,16 @@ impl NodeIndex {
         let replaced = self.write().get_mut(name).map(|slot| std::mem::replace(slot, Arc::new(node)));
         // Freed after the lock is released.
         drop(replaced);
-        Streamed::Taken
+        Ok(Taken::Yes)
     }
 
     /// The node `name`, if its UID is `uid`.
     ///
     /// # Errors
-    /// [`Streamed::UnknownNode`] or [`Streamed::OtherUid`].
-    pub fn find(&self, name: &str, uid: &str) -> Result<Arc<Node>, Streamed> {
-        let node = self.read().get(name).cloned().ok_or(Streamed::UnknownNode)?;
-        if node.uid.as_deref() == Some(uid) { Ok(node) } else { Err(Streamed::OtherUid) }
+    /// [`UnknownNode`]
+    pub fn find(&self, name: &str, uid: &str) -> Result<Arc<Node>, UnknownNode> {
+        let node = self.read().get(name).cloned().ok_or(UnknownNode::Name)?;
+        if node.uid.as_deref() == Some(uid) { Ok(node) } else { Err(UnknownNode::Uid) }
     }
 
     /// Counts the nodes that have a state, by its origin.
@@ -270,24 +259,11 @@ const WATCHED: (Source, Millis) = (Source::Watched, Millis::ZERO);
 
 /// Origin and age of a state at first sight, by the API server's date of the last write to the annotation.
 fn dated(node: &ObjectMeta, state: &NodeState, at: Moment) -> (Source, Millis) {
-    let fields = node.managed_fields.as_deref().unwrap_or_default();
-    let by_author = fields.iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
-    let by_owner = fields.iter().filter(|entry| owns_annotation(entry));
-    let latest = |entries: &mut dyn Iterator<Item = &ManagedFieldsEntry>| {
-        entries.filter_map(|entry| u64::try_from(entry.time.as_ref()?.0.as_millisecond()).ok()).max()
-    };
-    match latest(&mut by_author.filter(|entry| owns_annotation(entry)))
-        .or_else(|| latest(&mut by_owner.into_iter()))
-    {
-        Some(time) => (Source::FirstSight, at.wall - WallTime(time)),
+    match annotation_age(node, at.wall) {
+        Some(age) => (Source::FirstSight, age),
         None => {
             let stale = Millis(state.heartbeat.0.saturating_mul(HEARTBEATS_UNTIL_STALE).saturating_add(1));
             (Source::Undated, stale)
         }
     }
-}
-
-fn owns_annotation(entry: &ManagedFieldsEntry) -> bool {
-    let fields = entry.fields_v1.as_ref().and_then(|fields| fields.0.pointer("/f:metadata/f:annotations"));
-    fields.and_then(|annotations| annotations.get(format!("f:{ANNOTATION}"))).is_some()
 }

@@ -7,6 +7,7 @@ use fpga_core::matching::Rejection;
 use fpga_core::staleness::{Freshness, Knowledge};
 use fpga_core::units::{Millis, MonotonicTime};
 use fpga_net::label_texts;
+use fpga_node_stream::server::receiver::StreamRefusal;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -136,27 +137,6 @@ pub enum AgeRank {
 pub struct AgeLabels {
     source: StateSource,
     rank: AgeRank,
-}
-
-/// Reason why a stream was refused or ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StreamRefusal {
-    /// The token is missing or wrong.
-    Token,
-    /// The token or the certificate is for another node.
-    OtherNode,
-    /// The first update names no node and UID.
-    Introduction,
-    /// The nodes are not known yet, or the token can't be checked.
-    NotReady,
-    /// No node has this name.
-    UnknownNode,
-    /// The node of this name has another UID.
-    OtherUid,
-    /// A newer stream of the same node took its place.
-    Replaced,
-    /// The collector sent nothing for too long.
-    Silent,
 }
 
 /// Label of a refused stream.
@@ -343,16 +323,6 @@ label_texts! {
         Median => "median",
         Percentile99 => "p99",
         Oldest => "oldest",
-    }
-    StreamRefusal {
-        Token => "token",
-        OtherNode => "other_node",
-        Introduction => "introduction",
-        NotReady => "not_ready",
-        UnknownNode => "unknown_node",
-        OtherUid => "other_uid",
-        Replaced => "replaced",
-        Silent => "silent",
     }
     ErrorKind {
         Malformed => "malformed",

@@ -9,11 +9,13 @@ use fpga_net::token_file::TokenFile;
 use fpga_node_stream::access::Access;
 use fpga_node_stream::client::{Credentials, NodeStream, StreamError};
 use fpga_node_stream::limits::{ANSWER_EVERY, MIN_SPACING};
+use fpga_node_stream::server::receiver::Taken;
+use fpga_node_stream::server::{Streams, serve};
 use fpga_node_stream::v1::{Answer, Introduction, Verdict};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::{Shown, Source};
-use fpga_scheduler_extender::stream::{Streams, serve};
+use fpga_scheduler_extender::stream::IndexReceiver;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -49,7 +51,7 @@ impl Replica {
         let app = Arc::new(App::new(Default::default(), Clock::system()));
         let access = Access::Token(TokenFile::new(dir.path().join("token")));
         let (index, metrics) = (Arc::clone(&app.index), Arc::clone(&app.metrics));
-        let streams = Arc::new(Streams::new(index, metrics, app.clock.clone(), access));
+        let streams = IndexReceiver { index, metrics, clock: app.clock.clone() }.streams(access);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let server = tokio::spawn(serve(listener, Arc::clone(&streams)));
@@ -263,7 +265,8 @@ async fn intervals_follow_the_number_of_nodes_that_speak() {
     assert_eq!(replica.streams.intervals().write.0, 60_000, "nodes without boards write nothing");
     for node in 0..5_000 {
         let text = fpga_core::node_state::decode(&state(1, 1)).unwrap();
-        replica.app.index.stream(&format!("m{node}"), "u", text, at);
+        let taken = replica.app.index.stream(&format!("m{node}"), "u", text, at);
+        assert_eq!(taken, Ok(Taken::Yes));
     }
     replica.streams.refresh_intervals();
     assert_eq!(replica.streams.intervals().write.0, 250_000);

@@ -7,11 +7,12 @@ use fpga_net::tls::{HTTP_2, ServerFiles, ServerTls};
 use fpga_net::token_file::TokenFile;
 use fpga_node_stream::access::Access;
 use fpga_node_stream::client::{Address, Credentials, NodeStream, StreamError};
+use fpga_node_stream::server::serve_with;
 use fpga_node_stream::v1::{Introduction, Verdict};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::Shown;
-use fpga_scheduler_extender::stream::{Streams, serve_with};
+use fpga_scheduler_extender::stream::IndexReceiver;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ impl Replica {
         }
         app.index.listed(&["n1", "n2"].map(str::to_owned).into());
         let (index, metrics) = (Arc::clone(&app.index), Arc::clone(&app.metrics));
-        let streams = Arc::new(Streams::new(index, metrics, app.clock.clone(), access(&dir)));
+        let streams = IndexReceiver { index, metrics, clock: app.clock.clone() }.streams(access(&dir));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let tls = Arc::new(ServerTls::new(files(&authority), HTTP_2));

@@ -225,7 +225,8 @@ impl Twins {
             let received_at = Moment { now: received.received_at(), ..at };
             let state = received.state().clone();
             if self.setting.interval_s == 0 {
-                self.live.index.stream(&name(number), &name(number), state, received_at);
+                let taken = self.live.index.stream(&name(number), &name(number), state, received_at);
+                assert!(taken.is_ok(), "{taken:?}");
             } else {
                 let text = encode(&state).unwrap().text;
                 self.live.index.apply(object(number, Some(text)), Shown::Changed, received_at);

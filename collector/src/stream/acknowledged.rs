@@ -1,4 +1,5 @@
-//! The last answer of each replica: that it took a state, and the intervals that it demands. An answer holds for
+//! The last answer of each replica: that it took a state, and the intervals that it demands. Replicas of the endpoint
+//! picker demand no interval between writes of the annotation, which the extender needs as well. An answer holds for
 //! [`ACKNOWLEDGED_FOR`], so that the restart of a replica does not make thousands of nodes write their annotations.
 
 use fpga_core::pacing;
@@ -17,7 +18,8 @@ pub struct Acknowledged(Mutex<HashMap<Uri, Word>>);
 #[derive(Debug, Clone, Copy)]
 struct Word {
     at: Instant,
-    write_interval: Millis,
+    /// `None` if the replica has no say in it.
+    write_interval: Option<Millis>,
     update_interval: Millis,
 }
 
@@ -26,7 +28,8 @@ impl Acknowledged {
     pub fn note(&self, replica: &Uri, answer: &Answer, at: Instant) {
         let word = Word {
             at,
-            write_interval: pacing::believed_write_interval(Millis(answer.write_interval_ms)),
+            write_interval: (answer.write_interval_ms > 0)
+                .then(|| pacing::believed_write_interval(Millis(answer.write_interval_ms))),
             update_interval: pacing::believed_update_interval(Millis(answer.update_interval_ms)),
         };
         let mut words = self.words();
@@ -34,12 +37,12 @@ impl Acknowledged {
         words.insert(replica.clone(), word);
     }
 
-    /// The interval between writes of the annotation: the longest that a replica demands; `None` if no replica has
-    /// the node's state by stream.
+    /// The interval between writes of the annotation: the longest that a replica demands; `None` if no replica
+    /// that demands one has the node's state by stream.
     pub fn write_interval(&self, now: Instant) -> Option<Duration> {
         let words = self.words();
         let held = words.values().filter(|word| word.holds(now));
-        held.map(|word| word.write_interval).max().map(Duration::from)
+        held.filter_map(|word| word.write_interval).max().map(Duration::from)
     }
 
     /// The minimum interval between updates.
@@ -84,6 +87,17 @@ mod tests {
         let without_a = later + Duration::from_secs(6);
         assert_eq!(acknowledged.write_interval(without_a), Some(Duration::from_secs(100)));
         assert_eq!(acknowledged.write_interval(without_a + Duration::from_secs(10)), None);
+    }
+
+    #[test]
+    fn a_replica_that_demands_no_interval_between_writes_leaves_the_annotation_as_it_is() {
+        let acknowledged = Acknowledged::default();
+        let now = Instant::now();
+        acknowledged.note(&"http://picker:1".parse().unwrap(), &told(0, 700), now);
+        assert_eq!(acknowledged.write_interval(now), None);
+        assert_eq!(acknowledged.update_interval(now), Duration::from_millis(700));
+        acknowledged.note(&"http://extender:1".parse().unwrap(), &told(70_000, 450), now);
+        assert_eq!(acknowledged.write_interval(now), Some(Duration::from_secs(70)));
     }
 
     #[test]

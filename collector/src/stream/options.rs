@@ -10,17 +10,21 @@ use std::path::PathBuf;
 
 /// The replicas to stream to, and the credentials for them.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Streams to the extender")]
+#[command(next_help_heading = "Streams to the extender and the endpoint picker")]
 pub struct StreamArgs {
     /// Replicas of the extender that get changes at once, beside the annotation: https://HOST:PORT, or dns:NAME:PORT
     /// for all addresses of a headless Service, whose certificates must have that name. May be repeated; in the
     /// environment a comma-separated list.
     #[arg(long, env = "FPGA_EXTENDERS", value_name = "REPLICA", value_delimiter = ',')]
     pub extenders: Vec<Target>,
+    /// Replicas of the endpoint picker that get the same, written in the same way. They are shown the same token and
+    /// certificate, and trusted by the same authorities.
+    #[arg(long, env = "FPGA_PICKERS", value_name = "REPLICA", value_delimiter = ',')]
+    pub pickers: Vec<Target>,
     /// Authorities (PEM) that the replicas' certificates must be issued by; read again for every stream.
     #[arg(long, env = "FPGA_STREAM_CA", value_name = "PATH")]
     pub stream_ca: Option<PathBuf>,
-    /// Certificate (PEM) to show, with the node's name among its DNS names, if the extender requires one.
+    /// Certificate (PEM) to show, with the node's name among its DNS names, if a replica requires one.
     #[arg(long, env = "FPGA_STREAM_CERT", value_name = "PATH", requires_all = ["stream_ca", "stream_key"])]
     pub stream_cert: Option<PathBuf>,
     /// Private key (PEM) of the --stream-cert.
@@ -29,11 +33,11 @@ pub struct StreamArgs {
     /// Connect without TLS, to http://HOST:PORT or dns:NAME:PORT: for a trusted network, or a trial on one machine.
     #[arg(long, env = "FPGA_STREAM_WITHOUT_TLS", conflicts_with = "stream_ca")]
     pub stream_without_tls: bool,
-    /// File with the token that the extender requires: that of the pod's service account, or a shared one; read again
+    /// File with the token that the replicas require: that of the pod's service account, or a shared one; read again
     /// for every stream.
     #[arg(long, env = "FPGA_STREAM_TOKEN_FILE", value_name = "PATH")]
     pub stream_token_file: Option<PathBuf>,
-    /// Show no token: for a trial with an extender that requires none.
+    /// Show no token: for a trial with replicas that require none.
     #[arg(long, env = "FPGA_STREAM_WITHOUT_TOKEN", conflicts_with = "stream_token_file")]
     pub stream_without_token: bool,
     /// UID of the node object, which identifies the node in streams. Only with --no-publish; otherwise the API server
@@ -56,40 +60,48 @@ impl StreamArgs {
     /// # Errors
     /// A setting is missing, or two contradict each other.
     pub fn check(&self, no_publish: bool) -> anyhow::Result<Option<Streaming>> {
-        if self.extenders.is_empty() {
+        if self.extenders.is_empty() && self.pickers.is_empty() {
             return Ok(None);
         }
-        if self.extenders.len() > MAX_REPLICAS {
-            bail!(
-                "--extenders names more than {MAX_REPLICAS} replicas; a headless Service finds them: write dns:NAME:PORT"
-            );
+        for (flag, targets) in [("--extenders", &self.extenders), ("--pickers", &self.pickers)] {
+            if targets.len() > MAX_REPLICAS {
+                bail!(
+                    "{flag} names more than {MAX_REPLICAS} replicas; a headless Service finds them: write dns:NAME:PORT"
+                );
+            }
         }
         if no_publish && self.node_uid.is_none() {
             bail!(
-                "--extenders with --no-publish needs --node-uid: kubectl get node NODE -o jsonpath='{{.metadata.uid}}'"
+                "--extenders and --pickers with --no-publish need --node-uid: kubectl get node NODE -o jsonpath='{{.metadata.uid}}'"
             );
         }
         let access = match &self.stream_token_file {
             Some(path) => Access::Token(TokenFile::new(path)),
             None if self.stream_without_token || self.stream_cert.is_some() => Access::Open,
             None => bail!(
-                "--extenders needs --stream-token-file PATH or --stream-cert PATH, or --stream-without-token if the extender wants nothing"
+                "--extenders and --pickers need --stream-token-file PATH or --stream-cert PATH, or --stream-without-token if the replicas want nothing"
             ),
         };
         let tls = self.tls()?;
         // The files may be created later, as with Secrets that are mounted optionally.
-        Ok(Some(Streaming { targets: self.extenders.clone(), credentials: Credentials { access, tls } }))
+        let targets = self.targets().cloned().collect();
+        Ok(Some(Streaming { targets, credentials: Credentials { access, tls } }))
     }
+
+    fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.extenders.iter().chain(&self.pickers)
+    }
+
     fn tls(&self) -> anyhow::Result<Option<ClientFiles>> {
         let transport = if self.stream_without_tls { Transport::Plain } else { Transport::Tls };
-        if let Some(target) = self.extenders.iter().find(|target| !target.can_speak(transport)) {
+        if let Some(target) = self.targets().find(|target| !target.can_speak(transport)) {
             match transport {
-                Transport::Tls => bail!(
-                    "--extenders {target} is without TLS: write https://, or --stream-without-tls as well"
-                ),
-                Transport::Plain => bail!(
-                    "--extenders {target} and --stream-without-tls contradict each other; leave one out"
-                ),
+                Transport::Tls => {
+                    bail!("{target} is without TLS: write https://, or --stream-without-tls as well")
+                }
+                Transport::Plain => {
+                    bail!("{target} and --stream-without-tls contradict each other; leave one out")
+                }
             }
         }
         match (&self.stream_ca, transport) {
@@ -99,7 +111,7 @@ impl StreamArgs {
                 Ok(Some(ClientFiles { ca: ca.clone(), identity }))
             }
             (None, Transport::Tls) => bail!(
-                "--extenders needs --stream-ca PATH to know the extender by, or --stream-without-tls where nobody can listen in"
+                "--extenders and --pickers need --stream-ca PATH to know the replicas by, or --stream-without-tls where nobody can listen in"
             ),
         }
     }

@@ -50,9 +50,9 @@ impl Replica {
             let is_first = self.backoff.is_reset();
             let pause = self.backoff.pause(0.5..1.5);
             if is_first {
-                info!(replica = %self.address, %error, ?pause, "No stream to an extender replica");
+                info!(replica = %self.address, %error, ?pause, "No stream to a replica");
             } else {
-                warn!(replica = %self.address, %error, ?pause, "No stream to an extender replica");
+                warn!(replica = %self.address, %error, ?pause, "No stream to a replica");
             }
             sleep(pause).await;
         }

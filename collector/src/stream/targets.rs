@@ -1,14 +1,14 @@
-//! The addresses of the extender's replicas: listed one by one, or looked up by a DNS name.
+//! The addresses of the replicas that are streamed to: listed one by one, or looked up by a DNS name.
 
 use fpga_node_stream::client::Address;
 use std::str::FromStr;
 use std::{fmt, io};
 use tonic::transport::Uri;
 
-/// Maximum number of replicas that are streamed to.
+/// Maximum number of replicas of one target, and of the targets of one flag.
 pub const MAX_REPLICAS: usize = 16;
 
-/// One value of `--extenders`.
+/// One value of `--extenders` or `--pickers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// One replica.
@@ -31,7 +31,7 @@ pub enum Transport {
 /// The text is not a [`Target`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no extender; write https://HOST:PORT (or http://) for one replica, or dns:NAME:PORT for all of a headless Service"
+    "{0:?} is no replica; write https://HOST:PORT (or http://) for one replica, or dns:NAME:PORT for all of a headless Service"
 )]
 pub struct InvalidTarget(String);
 
@@ -42,6 +42,31 @@ impl Target {
             Self::Url(uri) => (uri.scheme_str() == Some("https")) == (transport == Transport::Tls),
             Self::Dns { .. } => true,
         }
+    }
+
+    /// The addresses of the target's replicas, at most [`MAX_REPLICAS`].
+    ///
+    /// # Errors
+    /// The name can't be looked up. Then it is unknown which replicas are gone.
+    pub async fn resolve(&self, transport: Transport) -> io::Result<Vec<Address>> {
+        let (name, port) = match self {
+            Self::Url(uri) => return Ok(vec![Address::from(uri.clone())]),
+            Self::Dns { name, port } => (name, *port),
+        };
+        let addresses = tokio::net::lookup_host((name.as_str(), port)).await?;
+        let (scheme, certified) = match transport {
+            Transport::Plain => ("http", None),
+            Transport::Tls => ("https", Some(name)),
+        };
+        let replica = |address| {
+            let uri = format!("{scheme}://{address}").parse().ok()?;
+            Some(Address { uri, name: certified.cloned() })
+        };
+        let mut found: Vec<Address> = addresses.filter_map(replica).collect();
+        found.sort_by_key(ToString::to_string);
+        found.dedup();
+        found.truncate(MAX_REPLICAS);
+        Ok(found)
     }
 }
 
@@ -79,34 +104,6 @@ impl FromStr for Target {
     }
 }
 
-/// The addresses of the replicas in `targets`, at most [`MAX_REPLICAS`].
-///
-/// # Errors
-/// A name can't be looked up. Then it is unknown which replicas are gone.
-pub async fn resolve(targets: &[Target], transport: Transport) -> io::Result<Vec<Address>> {
-    let mut found = Vec::new();
-    for target in targets {
-        match target {
-            Target::Url(uri) => found.push(Address::from(uri.clone())),
-            Target::Dns { name, port } => {
-                let addresses = tokio::net::lookup_host((name.as_str(), *port)).await?;
-                let (scheme, certified) = match transport {
-                    Transport::Plain => ("http", None),
-                    Transport::Tls => ("https", Some(name)),
-                };
-                found.extend(addresses.filter_map(|address| {
-                    let uri = format!("{scheme}://{address}").parse().ok()?;
-                    Some(Address { uri, name: certified.cloned() })
-                }));
-            }
-        }
-    }
-    found.sort_by_key(ToString::to_string);
-    found.dedup();
-    found.truncate(MAX_REPLICAS);
-    Ok(found)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -134,13 +131,14 @@ mod tests {
 
     #[tokio::test]
     async fn each_replica_is_found_once() {
-        let targets: Vec<Target> = ["http://127.0.0.1:1", "http://127.0.0.1:1", "dns:127.0.0.1:2"]
-            .map(|text| text.parse().unwrap())
-            .to_vec();
-        let found = resolve(&targets, Transport::Plain).await.unwrap();
-        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["http://127.0.0.1:1/", "http://127.0.0.1:2/"]);
-        let found = resolve(&["dns:localhost:2".parse().unwrap()], Transport::Tls).await.unwrap();
+        let resolve =
+            async |text: &str, transport| text.parse::<Target>().unwrap().resolve(transport).await.unwrap();
+        let texts = |found: &[Address]| found.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let found = resolve("http://127.0.0.1:1", Transport::Plain).await;
+        assert_eq!(texts(&found), ["http://127.0.0.1:1/"]);
+        let found = resolve("dns:127.0.0.1:2", Transport::Plain).await;
+        assert_eq!(texts(&found), ["http://127.0.0.1:2/"]);
+        let found = resolve("dns:localhost:2", Transport::Tls).await;
         let of_all = |address: &Address| address.name.as_deref() == Some("localhost");
         assert!(!found.is_empty() && found.iter().all(of_all), "{found:?}");
         assert!(found.iter().all(|address| address.uri.scheme_str() == Some("https")));

@@ -1,12 +1,16 @@
 //! What the picker learns: functions and their replicas, and the states of nodes.
 
-use super::{BoardEntry, BoardId, FunctionEntry, NodeEntry, ReplicaEntry, ReplicaId, State};
+use super::wanted::Wanted;
+use super::{
+    BoardEntry, BoardId, FunctionEntry, NodeEntry, ReplicaEntry, ReplicaId, Seen, State, StateSource, Told,
+};
 use crate::function::{BitstreamKey, BoardName, Function, FunctionName, Replica};
 use fpga_cluster::tracked_board::{Loaded, TrackedBoard};
 use fpga_core::device::Health;
 use fpga_core::node_state::{IN_SLOT_LEFT_OUT, NodeState};
 use fpga_core::units::{Millis, MonotonicTime};
-use std::collections::{HashMap, HashSet};
+use fpga_node_stream::server::receiver::{Taken, UnknownNode};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -42,6 +46,7 @@ impl State {
         for id in old.into_values() {
             self.remove_replica(id, now);
         }
+        self.wanted.replace(before.bitstream, bitstream);
         let entry = FunctionEntry { bitstream, max_waiting: function.max_waiting, replicas, in_flight };
         self.functions.insert(name.clone(), entry);
     }
@@ -49,69 +54,111 @@ impl State {
     /// Forgets a function and its replicas.
     pub fn remove_function(&mut self, name: &FunctionName, now: MonotonicTime) {
         if let Some(entry) = self.functions.remove(name) {
+            self.wanted.replace(entry.bitstream, None);
             for id in entry.replicas {
                 self.remove_replica(id, now);
             }
         }
     }
 
-    /// Takes the state of the node `node` with the UID `uid`, which was measured `age` ago. Returns whether it is newer
-    /// than what is known.
+    /// Takes a node that the API server names. What was known of another node of this name is forgotten.
+    pub fn set_node(&mut self, node: &str, uid: &str, now: MonotonicTime) {
+        match self.find_node(node, uid) {
+            Ok(()) => return,
+            Err(UnknownNode::Uid) => self.forget_node(node, now),
+            Err(UnknownNode::Name) => {}
+        }
+        self.nodes.insert(node.into(), NodeEntry { uid: uid.into(), annotation: None, told: None });
+    }
+
+    /// Looks up the node called `node` with the UID `uid`.
+    ///
+    /// # Errors
+    /// [`UnknownNode`]
+    pub fn find_node(&self, node: &str, uid: &str) -> Result<(), UnknownNode> {
+        let known = self.nodes.get(node).ok_or(UnknownNode::Name)?;
+        if *known.uid == *uid { Ok(()) } else { Err(UnknownNode::Uid) }
+    }
+
+    /// Number of nodes with a state.
+    #[must_use]
+    pub fn nodes_with_states(&self) -> usize {
+        self.nodes.values().filter(|node| node.told.is_some()).count()
+    }
+
+    /// Takes a state of the node called `node` with the UID `uid`, unless one that is at least as new is known and
+    /// fresh: annotation and stream can overtake each other.
+    ///
+    /// # Errors
+    /// [`UnknownNode`]
     pub fn learn(
         &mut self,
         node: &str,
         uid: &str,
         state: &NodeState,
-        age: Millis,
+        seen: Seen,
         now: MonotonicTime,
-    ) -> bool {
-        let known = self.nodes.get(node).filter(|known| *known.uid == *uid);
-        if known.is_some_and(|known| known.version >= state.version()) {
-            return false;
+    ) -> Result<Taken, UnknownNode> {
+        self.find_node(node, uid)?;
+        let Some(entry) = self.nodes.get_mut(node) else { return Err(UnknownNode::Name) };
+        let (source, age) = match seen {
+            Seen::Stream => (StateSource::Stream, Millis::ZERO),
+            Seen::Annotation { age } => match entry.annotation.replace(state.version()) {
+                Some(same) if same == state.version() => return Ok(Taken::Outdated),
+                Some(_) => (StateSource::Annotation, Millis::ZERO),
+                None => (StateSource::Annotation, age),
+            },
+        };
+        let before = entry.told.as_ref();
+        // A stale state outdates nothing: a collector that lost its count is believed again.
+        if before.is_some_and(|told| told.fresh_until > now && told.version >= state.version()) {
+            return Ok(Taken::Outdated);
         }
-        let only_before = known.and_then(|known| known.only_board.clone());
         let only_board = match state.devices.as_slice() {
             [only] => Some(Arc::from(only.id.as_str())),
             _ => None,
         };
-        let entry = NodeEntry { uid: uid.into(), version: state.version(), only_board: only_board.clone() };
-        self.nodes.insert(node.into(), entry);
-        if only_before != only_board {
-            self.place_replicas_of(node, now);
-        }
-        // Only digests that a function asks for go before names.
-        let asked: HashSet<BitstreamKey> =
-            self.functions.values().filter_map(|function| function.bitstream).collect();
-        let key = |index: u32| match state.bitstreams.get(index as usize) {
-            Some(bitstream) if index != IN_SLOT_LEFT_OUT => {
-                let key = BitstreamKey::of_recent(bitstream, |key| asked.contains(&key));
-                Loaded { bitstream: key, last_use: moment_before(now, age + bitstream.last_used_ago) }
-            }
-            _ => Loaded { bitstream: BitstreamKey::LEFT_OUT, last_use: MonotonicTime::START },
-        };
-        let left = Millis(state.stale_after().0.saturating_sub(age.0));
-        let mut told = HashSet::new();
-        for device in &state.devices {
-            let name = BoardName { node: node.into(), device: device.id.as_str().into() };
-            let id = self.board_id(&name);
-            told.insert(id);
-            let Some(board) = self.boards.get_mut(&id) else { continue };
-            let loaded = device.loaded.iter().map(|index| key(*index));
+        let (only_before, boards_before) =
+            before.map(|told| (told.only_board.clone(), told.boards.clone())).unwrap_or_default();
+        let fresh_until = now + Millis(state.stale_after().0.saturating_sub(age.0));
+        let boards: Vec<BoardId> = state
+            .devices
+            .iter()
+            .map(|device| {
+                let of_device =
+                    |id: &&BoardId| self.boards.get(id).is_some_and(|board| *board.name.device == *device.id);
+                boards_before.iter().find(of_device).copied().unwrap_or_else(|| {
+                    self.board_id(&BoardName { node: node.into(), device: device.id.as_str().into() })
+                })
+            })
+            .collect();
+        for (device, id) in state.devices.iter().zip(&boards) {
+            let Some(board) = self.boards.get_mut(id) else { continue };
+            let loaded = device.loaded.iter().map(|index| loaded(state, *index, &self.wanted, age, now));
             board.tracked.learn(device.slots, loaded, device.queued, now);
             board.fresh_until = match device.health {
-                Health::Healthy => now + left,
+                Health::Healthy => fresh_until,
                 Health::Unhealthy => MonotonicTime::START,
             };
         }
-        self.forget_boards(node, |id| !told.contains(&id));
-        true
+        self.forget_boards(boards_before.into_iter().filter(|id| !boards.contains(id)));
+        let is_placed_anew = only_before != only_board;
+        let told = Told { version: state.version(), fresh_until, source, only_board, boards };
+        if let Some(entry) = self.nodes.get_mut(node) {
+            entry.told = Some(told);
+        }
+        if is_placed_anew {
+            self.place_replicas_of(node, now);
+        }
+        Ok(Taken::Yes)
     }
 
-    /// Forgets the state of a node.
+    /// Forgets a node and its state.
     pub fn forget_node(&mut self, node: &str, now: MonotonicTime) {
-        self.nodes.remove(node);
-        self.place_replicas_of(node, now);
-        self.forget_boards(node, |_| true);
+        if let Some(Told { boards, .. }) = self.nodes.remove(node).and_then(|entry| entry.told) {
+            self.place_replicas_of(node, now);
+            self.forget_boards(boards);
+        }
     }
 
     fn add_replica(&mut self, function: &FunctionName, replica: &Replica) -> ReplicaId {
@@ -136,7 +183,7 @@ impl State {
             return;
         };
         let name = node.clone().and_then(|node| {
-            let only = || self.nodes.get(&node)?.only_board.clone();
+            let only = || self.nodes.get(&node)?.told.as_ref()?.only_board.clone();
             let device = device.clone().or_else(only)?;
             Some(BoardName { node, device })
         });
@@ -216,24 +263,38 @@ impl State {
         id
     }
 
-    /// Forgets what was known of the node's boards that `gone` names; those without replicas are dropped.
-    fn forget_boards(&mut self, node: &str, gone: impl Fn(BoardId) -> bool) {
-        let board_ids = &mut self.board_ids;
-        self.boards.retain(|id, board| {
-            if *board.name.node != *node || !gone(*id) {
-                return true;
-            }
+    /// Forgets what was known of these boards; those without replicas are dropped.
+    fn forget_boards(&mut self, boards: impl IntoIterator<Item = BoardId>) {
+        for id in boards {
+            let Some(board) = self.boards.get_mut(&id) else { continue };
             board.fresh_until = MonotonicTime::START;
             if board.replicas == 0 {
-                board_ids.remove(&board.name);
+                self.board_ids.remove(&board.name);
+                self.boards.remove(&id);
             }
-            board.replicas > 0
-        });
+        }
     }
 
     fn id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+}
+
+/// The bitstream with this number in a state that is `age` old.
+fn loaded(
+    state: &NodeState,
+    index: u32,
+    wanted: &Wanted,
+    age: Millis,
+    now: MonotonicTime,
+) -> Loaded<BitstreamKey> {
+    match state.bitstreams.get(index as usize) {
+        Some(bitstream) if index != IN_SLOT_LEFT_OUT => Loaded {
+            bitstream: BitstreamKey::of_recent(bitstream, |key| wanted.contains(key)),
+            last_use: moment_before(now, age + bitstream.last_used_ago),
+        },
+        _ => Loaded { bitstream: BitstreamKey::LEFT_OUT, last_use: MonotonicTime::START },
     }
 }
 

@@ -3,9 +3,11 @@ use crate::function::Function;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
 use fpga_core::node_state::{DeviceState, NodeState};
+use fpga_node_stream::server::receiver::{Taken, UnknownNode};
 use proptest::prelude::*;
 
 const T0: MonotonicTime = MonotonicTime(1_000_000);
+const WRITTEN: Seen = Seen::Annotation { age: Millis::ZERO };
 
 fn address(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], number))
@@ -45,8 +47,10 @@ fn two_nodes() -> State {
     let mut state = State::default();
     state.set_function(&name("sobel"), &function("sobel", &[(1, "a"), (2, "b")]), T0);
     state.set_function(&name("matmul"), &function("matmul", &[(3, "a"), (4, "b")]), T0);
-    assert!(state.learn("a", "ua", &node_state(1, Some("sobel")), Millis::ZERO, T0));
-    assert!(state.learn("b", "ub", &node_state(1, Some("matmul")), Millis::ZERO, T0));
+    for (node, uid, loaded) in [("a", "ua", "sobel"), ("b", "ub", "matmul")] {
+        state.set_node(node, uid, T0);
+        assert_eq!(state.learn(node, uid, &node_state(1, Some(loaded)), WRITTEN, T0), Ok(Taken::Yes));
+    }
     state
 }
 
@@ -86,9 +90,45 @@ fn without_a_fresh_state_the_fewest_requests_in_flight_decide() {
         .collect();
     assert_eq!(bases, [1, 2, 1, 2].map(|port| (port, Basis::InFlight)));
     let now = later + Millis(1);
-    assert!(!state.learn("a", "ua", &node_state(1, None), Millis::ZERO, now), "an old state is none");
-    assert!(state.learn("a", "new-uid", &node_state(1, None), Millis::ZERO, now), "of another node");
+    let again = state.learn("a", "ua", &node_state(1, None), WRITTEN, now);
+    assert_eq!(again, Ok(Taken::Outdated), "the same annotation, told again, makes nothing fresh");
+    state.set_node("a", "new-uid", now);
+    assert_eq!(state.learn("a", "ua", &node_state(2, None), WRITTEN, now), Err(UnknownNode::Uid));
+    assert_eq!(
+        state.learn("a", "new-uid", &node_state(1, None), WRITTEN, now),
+        Ok(Taken::Yes),
+        "another node"
+    );
     assert_eq!(state.census(now).fresh_boards, 1);
+}
+
+#[test]
+fn the_newer_of_annotation_and_stream_counts_and_a_lost_stream_leaves_the_annotation() {
+    let mut state = two_nodes();
+    let mut learn = |seq, seen, at| {
+        let taken = state.learn("a", "ua", &node_state(seq, None), seen, at).unwrap();
+        let census = state.census(at);
+        (taken, census.nodes_by_annotation, census.nodes_by_stream)
+    };
+    assert_eq!(learn(5, Seen::Stream, T0), (Taken::Yes, 1, 1));
+    assert_eq!(learn(4, WRITTEN, T0), (Taken::Outdated, 1, 1), "the annotation was overtaken");
+    assert_eq!(learn(5, Seen::Stream, T0), (Taken::Outdated, 1, 1), "a repeat makes nothing younger");
+    assert_eq!(learn(6, WRITTEN, T0), (Taken::Yes, 2, 0), "the stream is lost");
+    assert_eq!(learn(7, Seen::Stream, T0), (Taken::Yes, 1, 1), "and comes back");
+    let later = T0 + Millis::from_secs(200);
+    assert_eq!(learn(6, WRITTEN, later), (Taken::Outdated, 0, 0), "that annotation is known, and as old");
+    assert_eq!(learn(2, Seen::Stream, later), (Taken::Yes, 0, 1), "a stale state outdates nothing");
+}
+
+#[test]
+fn an_annotation_is_as_old_as_it_was_at_first_sight() {
+    let mut state = two_nodes();
+    state.set_node("c", "uc", T0);
+    let stale = Seen::Annotation { age: node_state(1, None).stale_after() };
+    assert_eq!(state.learn("c", "uc", &node_state(1, None), stale, T0), Ok(Taken::Yes));
+    assert_eq!(state.census(T0).nodes_by_annotation, 2, "of the three, one was written long ago");
+    assert_eq!(state.learn("c", "uc", &node_state(2, None), stale, T0), Ok(Taken::Yes));
+    assert_eq!(state.census(T0).nodes_by_annotation, 3);
 }
 
 #[test]
@@ -208,7 +248,7 @@ proptest! {
                 4 => {
                     seq += 1;
                     let loaded = [None, Some("sobel"), Some("matmul")][which % 3];
-                    state.learn("a", "ua", &node_state(seq, loaded), Millis::ZERO, now);
+                    state.learn("a", "ua", &node_state(seq, loaded), WRITTEN, now).unwrap();
                 }
                 _ => {
                     let all = [(1, "a"), (2, "b")];

@@ -1,6 +1,7 @@
 use super::*;
-use fpga_core::units::MonotonicTime;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, Time};
+use fpga_core::node_state::FIELD_MANAGER;
+use fpga_core::units::{MonotonicTime, WallTime};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use k8s_openapi::jiff::Timestamp;
 
 const WALL: u64 = 1_760_000_100_000;
@@ -152,18 +153,18 @@ fn state(boot: u64, seq: u64) -> NodeState {
 fn a_streamed_state_is_as_old_as_its_receipt_and_only_for_the_node_object_that_it_names() {
     let index = NodeIndex::default();
     let stream = |uid, seq, now| index.stream("n", uid, state(1, seq), at(now));
-    assert_eq!(stream("uid-1", 1, 0), Streamed::UnknownNode);
+    assert_eq!(stream("uid-1", 1, 0), Err(UnknownNode::Name));
     index.apply(mk_node(None), Shown::Listed, at(0));
-    assert_eq!(stream("uid-2", 1, 0), Streamed::OtherUid);
+    assert_eq!(stream("uid-2", 1, 0), Err(UnknownNode::Uid));
     assert_eq!(known(&index).1, None);
-    assert_eq!(stream("uid-1", 2, 400), Streamed::Taken);
+    assert_eq!(stream("uid-1", 2, 400), Ok(Taken::Yes));
     assert_eq!(known(&index), (Source::Stream, Some((2, 600))));
-    assert_eq!(stream("uid-1", 2, 900), Streamed::Outdated, "a repeat makes nothing younger");
-    assert_eq!(stream("uid-1", 1, 900), Streamed::Outdated);
+    assert_eq!(stream("uid-1", 2, 900), Ok(Taken::Outdated), "a repeat makes nothing younger");
+    assert_eq!(stream("uid-1", 1, 900), Ok(Taken::Outdated));
     assert_eq!(known(&index), (Source::Stream, Some((2, 600))));
     assert_eq!(index.census(), Census { annotation: 0, stream: 1 });
     index.delete("n");
-    assert_eq!(stream("uid-1", 3, 900), Streamed::UnknownNode);
+    assert_eq!(stream("uid-1", 3, 900), Err(UnknownNode::Name));
 }
 
 #[test]
@@ -172,13 +173,13 @@ fn stream_and_annotation_are_one_sequence() {
     index.apply(mk_node(Some(&annotation(1, 1))), Shown::Listed, at(0));
     let change = |boot, seq, now| index.apply(mk_node(Some(&annotation(boot, seq))), Shown::Changed, at(now));
     let stream = |boot, seq, now| index.stream("n", "uid-1", state(boot, seq), at(now));
-    assert_eq!(stream(1, 5, 100), Streamed::Taken);
+    assert_eq!(stream(1, 5, 100), Ok(Taken::Yes));
     assert_eq!(change(1, 4, 200), Noted::Fine, "overtaken by the stream, as may be");
     assert_eq!(known(&index), (Source::Stream, Some((5, 900))));
     assert_eq!(change(1, 6, 300), Noted::Taken);
     assert_eq!(known(&index), (Source::Watched, Some((6, 700))));
-    assert_eq!(stream(1, 5, 400), Streamed::Outdated);
-    assert_eq!(stream(2, 1, 500), Streamed::Taken, "the collector was started again");
+    assert_eq!(stream(1, 5, 400), Ok(Taken::Outdated));
+    assert_eq!(stream(2, 1, 500), Ok(Taken::Yes), "the collector was started again");
     assert_eq!(known(&index), (Source::Stream, Some((1, 500))));
 }
 
@@ -186,7 +187,7 @@ fn stream_and_annotation_are_one_sequence() {
 fn what_is_streamed_outlives_the_annotation_and_garbage_in_it() {
     let index = NodeIndex::default();
     index.apply(mk_node(Some(&annotation(1, 1))), Shown::Listed, at(0));
-    index.stream("n", "uid-1", state(1, 2), at(0));
+    assert_eq!(index.stream("n", "uid-1", state(1, 2), at(0)), Ok(Taken::Yes));
     assert!(matches!(index.apply(mk_node(Some("{]")), Shown::Changed, at(0)), Noted::Unreadable(_)));
     assert_eq!(known(&index), (Source::Stream, Some((2, 1_000))));
     assert!(index.read()["n"].problem.is_some());
@@ -201,10 +202,10 @@ fn what_is_streamed_outlives_the_annotation_and_garbage_in_it() {
 fn a_node_that_was_made_anew_has_nothing_of_what_its_predecessor_streamed() {
     let index = NodeIndex::default();
     index.apply(mk_node(None), Shown::Listed, at(0));
-    index.stream("n", "uid-1", state(9, 9), at(0));
+    assert_eq!(index.stream("n", "uid-1", state(9, 9), at(0)), Ok(Taken::Yes));
     let mut other = mk_node(None);
     other.uid = Some("uid-2".into());
     index.apply(other, Shown::Changed, at(1));
     assert_eq!(known(&index), (Source::None, None));
-    assert_eq!(index.stream("n", "uid-2", state(1, 1), at(2)), Streamed::Taken);
+    assert_eq!(index.stream("n", "uid-2", state(1, 1), at(2)), Ok(Taken::Yes));
 }

@@ -7,7 +7,7 @@ use fpga_core::node_state::{
     Buckets, DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, decode, encode, encode_whole,
 };
 use fpga_core::units::{Millis, WallTime};
-use fpga_scheduler_extender::index::Streamed;
+use fpga_node_stream::server::receiver::Taken;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -101,7 +101,7 @@ async fn ten_boards_of_two_vendors_are_told_apart_by_annotation_and_by_stream() 
                     show(&app, name, &[], None);
                     let read = decode(&encode_whole(state).unwrap().text).unwrap();
                     let taken = app.index.stream(name, &format!("uid-{name}"), read, app.clock.read());
-                    assert_eq!(taken, Streamed::Taken);
+                    assert_eq!(taken, Ok(Taken::Yes));
                 }
             }
         }

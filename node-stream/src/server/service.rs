@@ -2,12 +2,12 @@
 
 use super::authenticator::NodeScope;
 use super::connection::Connection;
+use super::receiver::StreamRefusal;
 use super::session::Session;
 use super::streams::Streams;
-use crate::metrics::StreamRefusal;
-use fpga_node_stream::limits::ANSWER_TIMEOUT;
-use fpga_node_stream::v1::node_stream_server::NodeStream;
-use fpga_node_stream::v1::{Answer, Update};
+use crate::limits::ANSWER_TIMEOUT;
+use crate::v1::node_stream_server::NodeStream;
+use crate::v1::{Answer, Update};
 use futures::Stream;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! runs. A client certificate names the node in its SAN. A shared token proves only that its bearer is some
 //! collector.
 
-use crate::metrics::StreamRefusal;
+use super::receiver::StreamRefusal;
+use crate::access::Access;
 use fpga_net::token_file::{MAX_BYTES, TokenFile};
-use fpga_node_stream::access::Access;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::api::PostParams;
 use kube::{Api, Client};

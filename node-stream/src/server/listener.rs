@@ -5,11 +5,10 @@ use super::authenticator::NodeScope;
 use super::connection::Connection;
 use super::service::Service;
 use super::streams::Streams;
-use crate::ports::metrics::PortName;
+use crate::limits::{ANSWER_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE_BYTES};
+use crate::v1::node_stream_server::NodeStreamServer;
 use fpga_net::http::Refusal;
-use fpga_net::tls::ServerTls;
-use fpga_node_stream::limits::{ANSWER_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE_BYTES};
-use fpga_node_stream::v1::node_stream_server::NodeStreamServer;
+use fpga_net::tls::{Reload, ServerTls};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -55,7 +54,7 @@ pub async fn serve(listener: TcpListener, streams: Arc<Streams>) -> io::Result<(
 /// Serves streams on `listener` until the future is dropped.
 ///
 /// Streams have a thread of their own: ten thousand small messages a second are cheapest without waking other
-/// threads, and must not delay kube-scheduler's requests.
+/// threads, and must not delay the service's requests.
 ///
 /// # Errors
 /// The error of the system if the server can't start or its thread fails.
@@ -76,7 +75,7 @@ pub async fn serve_with(
                 tokio::select! {
                     () = accept(listener, tls.clone(), Arc::clone(&streams)) => {}
                     () = refresh_intervals(&streams) => {}
-                    () = crate::ports::keep(tls, PortName::Stream, &streams.metrics.ports) => {}
+                    () = keep_certificate(tls, &streams) => {}
                     () = result.closed() => {}
                 }
                 Ok(())
@@ -96,6 +95,13 @@ async fn refresh_intervals(streams: &Streams) {
     }
 }
 
+/// Reloads the certificate when its files change. Never returns.
+async fn keep_certificate(tls: Option<Arc<ServerTls>>, streams: &Streams) {
+    let Some(tls) = tls else { return std::future::pending().await };
+    streams.receiver.certificate(&Reload::Same, tls.expiry());
+    tls.keep(|reload| streams.receiver.certificate(reload, tls.expiry())).await;
+}
+
 async fn accept(listener: TcpListener, tls: Option<Arc<ServerTls>>, streams: Arc<Streams>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let server = NodeStreamServer::new(Service(Arc::clone(&streams)))
@@ -107,14 +113,14 @@ async fn accept(listener: TcpListener, tls: Option<Arc<ServerTls>>, streams: Arc
                 // A failure costs latency only.
                 let _ = stream.set_nodelay(true);
                 let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
-                    streams.metrics.ports.refused(PortName::Stream, Refusal::Full);
+                    streams.receiver.refused_connection(Refusal::Full);
                     continue;
                 };
                 let connection = connect(stream, tls.clone(), server.clone(), permit);
                 let streams = Arc::clone(&streams);
                 tokio::spawn(async move {
                     if let Err(refusal) = connection.await {
-                        streams.metrics.ports.refused(PortName::Stream, refusal);
+                        streams.receiver.refused_connection(refusal);
                     }
                 });
             }

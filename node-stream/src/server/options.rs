@@ -1,14 +1,13 @@
 //! The settings of the streams. A port without authentication or without TLS needs an explicit flag.
 
 use super::authenticator::{Authenticator, Reviewer};
-use super::{Streams, serve_with};
-use crate::clock::Clock;
-use crate::index::NodeIndex;
-use crate::metrics::Metrics;
-use anyhow::{Context as _, Result, bail};
+use super::listener::serve_with;
+use super::receiver::Receiver;
+use super::streams::Streams;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
 use fpga_net::token_file::TokenFile;
 use kube::Client;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,33 +67,58 @@ pub struct StreamPort {
     authenticator: Authenticator,
 }
 
+/// The streams' port can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamPortError {
+    /// Neither a certificate nor its absence is set.
+    #[error(
+        "--stream-listen takes what decisions rest on: write --stream-tls-cert PATH --stream-tls-key PATH, or --stream-without-tls where nobody can listen in"
+    )]
+    NoTls,
+    /// Neither an authentication nor its absence is set.
+    #[error(
+        "--stream-listen lets collectors say what their nodes do: write --stream-service-account NAMESPACE/NAME, --stream-tls-client-ca PATH or --stream-token-file PATH, or --stream-without-token to believe anyone who reaches the port"
+    )]
+    NoAuthentication,
+    /// The text is no service account.
+    #[error(
+        "--stream-service-account {0:?} can't be; write NAMESPACE/NAME, for example kube-fpga/fpga-collector"
+    )]
+    ServiceAccount(String),
+    /// The address can't be bound.
+    #[error("can't listen on {address}; choose another address with --stream-listen")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
 impl StreamArgs {
     /// Opens the port, with `--stream-listen`.
     ///
     /// # Errors
     /// The port can't be opened, or TLS or authentication is not configured and no flag waives it.
-    pub async fn open(&self, client: &Client) -> Result<Option<StreamPort>> {
+    pub async fn open(&self, client: &Client) -> Result<Option<StreamPort>, StreamPortError> {
         let Some(address) = self.stream_listen else { return Ok(None) };
         let (tls, authenticator) = (self.tls()?, self.authenticator(client)?);
-        let listener = TcpListener::bind(address).await.with_context(|| {
-            format!("can't listen on {address}; choose another address with --stream-listen")
-        })?;
+        let bind = |source| StreamPortError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(bind)?;
         let port = StreamPort { listener, tls, authenticator };
         info!(
-            stream_listen = %port.address()?, proof = ?port.authenticator, tls = port.tls.is_some(),
+            stream_listen = %port.address().map_err(bind)?, proof = ?port.authenticator, tls = port.tls.is_some(),
             client_certificates = self.stream_tls_client_ca.is_some(), "Collectors may stream"
         );
         Ok(Some(port))
     }
 
-    fn tls(&self) -> Result<Option<Arc<ServerTls>>> {
+    fn tls(&self) -> Result<Option<Arc<ServerTls>>, StreamPortError> {
         let (Some(certificate), Some(key)) = (&self.stream_tls_cert, &self.stream_tls_key) else {
             if self.stream_without_tls {
                 return Ok(None);
             }
-            bail!(
-                "--stream-listen takes what decisions rest on: write --stream-tls-cert PATH --stream-tls-key PATH, or --stream-without-tls where nobody can listen in"
-            );
+            return Err(StreamPortError::NoTls);
         };
         let files = ServerFiles {
             certificate: certificate.clone(),
@@ -109,11 +133,10 @@ impl StreamArgs {
         Ok(Some(Arc::new(tls)))
     }
 
-    fn authenticator(&self, client: &Client) -> Result<Authenticator> {
+    fn authenticator(&self, client: &Client) -> Result<Authenticator, StreamPortError> {
         if let Some(account) = &self.stream_service_account {
-            let (namespace, name) = account.split_once('/').with_context(|| {
-                format!("--stream-service-account {account:?} can't be; write NAMESPACE/NAME, for example kube-fpga/fpga-collector")
-            })?;
+            let invalid = || StreamPortError::ServiceAccount(account.clone());
+            let (namespace, name) = account.split_once('/').ok_or_else(invalid)?;
             let reviewer = Reviewer::new(client.clone(), namespace, name, &self.stream_audience);
             return Ok(Authenticator::ServiceAccount(reviewer));
         }
@@ -127,9 +150,7 @@ impl StreamArgs {
         if self.stream_without_token || self.stream_tls_client_ca.is_some() {
             return Ok(Authenticator::Open);
         }
-        bail!(
-            "--stream-listen lets collectors say what their nodes do: write --stream-service-account NAMESPACE/NAME, --stream-tls-client-ca PATH or --stream-token-file PATH, or --stream-without-token to believe anyone who reaches the port"
-        )
+        Err(StreamPortError::NoAuthentication)
     }
 }
 
@@ -138,7 +159,7 @@ impl StreamPort {
     ///
     /// # Errors
     /// The system's error.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
@@ -146,13 +167,8 @@ impl StreamPort {
     ///
     /// # Errors
     /// The system's error if the server can't start or its thread fails.
-    pub async fn serve(
-        self,
-        index: Arc<NodeIndex>,
-        metrics: Arc<Metrics>,
-        clock: Clock,
-    ) -> std::io::Result<()> {
+    pub async fn serve(self, receiver: Arc<dyn Receiver>) -> io::Result<()> {
         let Self { listener, tls, authenticator } = self;
-        serve_with(listener, tls, Arc::new(Streams::new(index, metrics, clock, authenticator))).await
+        serve_with(listener, tls, Arc::new(Streams::new(receiver, authenticator))).await
     }
 }

@@ -1,15 +1,14 @@
 //! The open streams, the checks before a stream begins, and the intervals that collectors must keep.
 
 use super::authenticator::{Authenticator, NodeScope};
-use crate::clock::Clock;
-use crate::index::{NodeIndex, Streamed};
-use crate::metrics::{Metrics, StreamRefusal};
+use super::receiver::{Annotations, Receiver, StreamRefusal};
+use crate::limits::{MAX_NODE_NAME_BYTES, MAX_UID_BYTES};
+use crate::v1::Introduction;
 use fpga_core::pacing;
 use fpga_core::units::Millis;
-use fpga_node_stream::limits::{MAX_NODE_NAME_BYTES, MAX_UID_BYTES};
-use fpga_node_stream::v1::Introduction;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::oneshot;
@@ -17,11 +16,8 @@ use tonic::Status;
 use tracing::debug;
 
 /// State that all streams share.
-#[derive(Debug)]
 pub struct Streams {
-    pub(super) index: Arc<NodeIndex>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) clock: Clock,
+    pub(super) receiver: Arc<dyn Receiver>,
     pub(super) authenticator: Authenticator,
     /// The open stream of each node. Replacing an entry ends the older stream.
     open: Mutex<HashMap<Arc<str>, Registration>>,
@@ -40,25 +36,24 @@ struct Registration {
 /// The intervals that collectors must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals {
-    /// Time between writes of the annotation.
+    /// Time between writes of the annotation; zero if the receiver has no say in it.
     pub write: Millis,
     /// Time between updates of the stream.
     pub update: Millis,
 }
 
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams").field("authenticator", &self.authenticator).finish_non_exhaustive()
+    }
+}
+
 impl Streams {
-    /// Streams into `index`, of collectors that `authenticator` admits.
+    /// Streams to `receiver`, of collectors that `authenticator` admits.
     #[must_use]
-    pub fn new(
-        index: Arc<NodeIndex>,
-        metrics: Arc<Metrics>,
-        clock: Clock,
-        authenticator: impl Into<Authenticator>,
-    ) -> Self {
+    pub fn new(receiver: Arc<dyn Receiver>, authenticator: impl Into<Authenticator>) -> Self {
         let streams = Self {
-            index,
-            metrics,
-            clock,
+            receiver,
             authenticator: authenticator.into(),
             open: Mutex::default(),
             next_registration: AtomicU64::new(0),
@@ -71,9 +66,12 @@ impl Streams {
 
     /// Computes the intervals from the number of known nodes.
     pub fn refresh_intervals(&self) {
-        let census = self.index.census();
-        let nodes = census.annotation + census.stream;
-        self.write_interval.store(pacing::write_interval(nodes).0, Ordering::Relaxed);
+        let nodes = self.receiver.nodes_with_states();
+        let write = match self.receiver.annotations() {
+            Annotations::Spared => pacing::write_interval(nodes),
+            Annotations::Needed => Millis::ZERO,
+        };
+        self.write_interval.store(write.0, Ordering::Relaxed);
         self.update_interval.store(pacing::update_interval(nodes).0, Ordering::Relaxed);
     }
 
@@ -95,19 +93,15 @@ impl Streams {
         if !may_be.iter().all(|nodes| nodes.contains(node)) {
             return Err(self.refuse(StreamRefusal::OtherNode));
         }
-        if !self.index.is_synced() {
+        if !self.receiver.is_synced() {
             return Err(self.refuse(StreamRefusal::NotReady));
         }
-        match self.index.find(node, uid) {
-            Ok(_) => Ok(()),
-            Err(Streamed::OtherUid) => Err(self.refuse(StreamRefusal::OtherUid)),
-            Err(_) => Err(self.refuse(StreamRefusal::UnknownNode)),
-        }
+        self.receiver.find(node, uid).map_err(|unknown| self.refuse(unknown.into()))
     }
 
     /// Counts a refusal and returns its status.
     pub(super) fn refuse(&self, refusal: StreamRefusal) -> Status {
-        self.metrics.refused_stream(refusal);
+        self.receiver.refused_stream(refusal);
         match refusal {
             StreamRefusal::Token => Status::unauthenticated("the token is none that is believed here"),
             StreamRefusal::OtherNode => {
@@ -131,7 +125,7 @@ impl Streams {
         let (held, replaced) = oneshot::channel();
         let mut open = self.open.lock();
         let before = open.insert(Arc::clone(node), Registration { number, _held: held });
-        self.metrics.streams.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
+        self.receiver.open_streams(open.len());
         drop(open);
         if before.is_some() {
             debug!(node = &**node, "A newer stream takes the place of one");
@@ -144,6 +138,6 @@ impl Streams {
         if open.get(node).is_some_and(|registration| registration.number == number) {
             open.remove(node);
         }
-        self.metrics.streams.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
+        self.receiver.open_streams(open.len());
     }
 }

@@ -1,13 +1,12 @@
 //! A stream: reads updates at a bounded rate, and answers those that ask for an answer.
 
 use super::connection::Call;
+use super::receiver::{StreamRefusal, Taken};
 use super::streams::Streams;
-use crate::index::Streamed;
-use crate::metrics::{StateSource, StreamRefusal};
+use crate::limits::{IDLE_TIMEOUT, MIN_SPACING, PROVED_FOR};
+use crate::v1::{Answer, Introduction, Update, Verdict};
 use fpga_core::node_state::codec::Unreadable;
 use fpga_core::node_state::{NodeState, decode};
-use fpga_node_stream::limits::{IDLE_TIMEOUT, MIN_SPACING, PROVED_FOR};
-use fpga_node_stream::v1::{Answer, Introduction, Update, Verdict};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -89,24 +88,17 @@ impl Session {
     }
 
     fn take(&self, update: &Update) -> Result<Answer, Status> {
-        let Streams { index, metrics, clock, .. } = &*self.streams;
+        let receiver = &self.streams.receiver;
         let verdict = match read(&update.state) {
             Err(reason) => {
                 debug!(node = &*self.node, %reason, "A streamed state can't be read");
-                metrics.unreadable_states.inc();
+                receiver.unreadable_state();
                 Verdict::Unreadable
             }
-            Ok(state) => match index.stream(&self.node, &self.uid, state, clock.read()) {
-                Streamed::Taken => {
-                    metrics.took_state(StateSource::Stream);
-                    Verdict::Taken
-                }
-                Streamed::Outdated => {
-                    metrics.outdated_states.inc();
-                    Verdict::Outdated
-                }
-                Streamed::UnknownNode => return Err(self.streams.refuse(StreamRefusal::UnknownNode)),
-                Streamed::OtherUid => return Err(self.streams.refuse(StreamRefusal::OtherUid)),
+            Ok(state) => match receiver.take(&self.node, &self.uid, state) {
+                Ok(Taken::Yes) => Verdict::Taken,
+                Ok(Taken::Outdated) => Verdict::Outdated,
+                Err(unknown) => return Err(self.streams.refuse(unknown.into())),
             },
         };
         let intervals = self.streams.intervals();
