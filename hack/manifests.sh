@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Renders the chart (manifests/chart) with the values of manifests/values into manifests/rendered: what `kubectl apply` takes where
-# Helm is not wanted. A test compares them with the chart.
+# Helm is not wanted. A test compares them with the chart. Before that, without DIR, it writes the definitions of our resources
+# (registry/api) into the chart.
 #
 #   hack/manifests.sh [DIR]    into another folder
 set -euo pipefail
@@ -13,6 +14,12 @@ readonly helm=build/helm/helm
 # The newest version of Kubernetes that is tested (hack/control-plane.sh).
 kubernetes=$(sed -n 's/^readonly version=//p' hack/control-plane.sh)
 readonly kubernetes
+
+if [ $# = 0 ]; then
+    definition=manifests/chart/custom-resources/bitstreams.yaml
+    cargo run --quiet -p fpga-registry-api --example definitions >$definition.new
+    mv $definition.new $definition
+fi
 
 # render NAME VALUES-FILE ...
 render() {

@@ -157,11 +157,19 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         let (well, text) = render(&["--set", &settings]).await;
         assert!(well && text.lines().any(|found| found.trim() == line), "{settings}: {text}");
     }
+    let (_, text) = render(&[]).await;
+    assert!(
+        text.contains("helm.sh/resource-policy: keep") && text.contains("kind: CustomResourceDefinition")
+    );
+    let (_, text) = render(&["--set", "customResources.keep=false"]).await;
+    assert!(!text.contains("helm.sh/resource-policy: keep"));
     let (_, text) = render(&[
         "--set",
-        "networkPolicies.create=false,podAdmission.assign=false,podAdmission.validate=false",
+        "networkPolicies.create=false,podAdmission.assign=false,podAdmission.validate=false,\
+         customResources.install=false",
     ])
     .await;
+    assert!(!text.contains("kind: CustomResourceDefinition"));
     assert!(!text.contains("kind: NetworkPolicy\n") && !text.contains("kind: MutatingAdmissionPolicy\n"));
     assert!(!text.contains(&format!("name: {RELEASE}-pods\n")));
 }
@@ -352,7 +360,8 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
     let account = async || Ok(accounts.get_opt("default").await?.map(drop));
     wait::until("the namespace's service account", LONG, account).await.unwrap();
     let before = objects(&plane).await;
-    let settings = "monitoring.annotations=true,resourceQuota.create=true,uninstall.guard=false";
+    let settings = "monitoring.annotations=true,resourceQuota.create=true,uninstall.guard=false,\
+                    customResources.keep=false";
     install(&plane, &["--set", settings]).await;
     assert!(objects(&plane).await.len() > before.len() + 20);
 
@@ -444,5 +453,12 @@ async fn helm_does_not_uninstall_while_a_pod_holds_a_board() {
     assert!(well, "{text}");
     let left = kubectl(&plane, &["get", "daemonset", "-n", NAMESPACE]).await.unwrap();
     assert!(left.contains("No resources found"), "{left}");
+
+    // The definition of Bitstreams stays, and with it all of them; a release of the same name takes it over again.
+    let left = kubectl(&plane, &["get", "bitstreams"]).await.unwrap();
+    assert!(left.contains("No resources found"), "{left}");
+    let again = ["install", RELEASE, "manifests/chart", "--namespace", NAMESPACE];
+    let (well, text) = helm(Some(&plane), &again).await;
+    assert!(well, "{text}");
     plane.stop().await;
 }

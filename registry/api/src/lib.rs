@@ -1,0 +1,22 @@
+//! The custom resource `Bitstream` (T-3): an accelerator, the boards that it was built for, and where its bytes are.
+//!
+//! `manifests/chart/custom-resources/` has the CustomResourceDefinition as [`definitions`] returns it. Values are
+//! checked by the API server, with rules that say what to write; a reader still parses what it uses, since a cluster may
+//! have an older definition.
+#![forbid(unsafe_code)]
+
+mod bitstream;
+mod schema;
+
+pub use bitstream::{
+    AllowedNamespaces, Bitstream, BitstreamSpec, BitstreamStatus, FromNamespaces, Source, Variant,
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+/// The definitions of all our custom resources.
+#[must_use]
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![Bitstream::crd()]
+}
