@@ -2,7 +2,7 @@
 # `make bench`: every figure against its reference, in one run on this machine, in a release build. About an hour;
 # a part by itself, which the machine should have to itself too:
 #
-#   hack/bench.sh opencl [ARGS]   remote OpenCL against native, over each runtime that is installed (half an hour);
+#   hack/bench.sh opencl [ARGS]   remote OpenCL against native, over each runtime that is installed (a quarter of an hour);
 #                                 --rows small,null --runtimes pocl: only that, in seconds. Other ARGS:
 #                                 target/release/fpga-bench opencl --help
 #   hack/bench.sh scheduling      extender, kube-scheduler with it, collectors (15 minutes)

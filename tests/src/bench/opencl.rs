@@ -23,7 +23,7 @@ const RESULTS: &str = "build/bench/opencl.json";
 const RUNTIMES: &str = "pocl,intel-cpu,intel-fpga";
 
 const EXAMPLES: &str = "Examples:
-  fpga-bench opencl                                              everything, half an hour
+  fpga-bench opencl                                              everything, a quarter of an hour
   fpga-bench opencl --rows null --runtimes pocl --rounds 5       one row, in seconds
   fpga-bench opencl --rows small,write-kernel-read --out small.json";
 

@@ -90,12 +90,17 @@ impl Budget {
         self.0.own.load(Ordering::SeqCst) + self.0.shared.load(Ordering::SeqCst)
     }
 
+    /// Whether the session holds bytes that other sessions could use.
+    #[must_use]
+    pub fn is_sharing(&self) -> bool {
+        self.0.shared.load(Ordering::SeqCst) > 0
+    }
+
     /// Whether the session holds shared bytes of an account that is nearly used up. The manager then stops
     /// reading from it.
     #[must_use]
     pub fn is_pressed(&self) -> bool {
-        let shared = self.0.shared.load(Ordering::SeqCst) > 0;
-        shared && (self.0.tenant.0.account.is_pressed() || self.0.tenant.manager().is_pressed())
+        self.is_sharing() && (self.0.tenant.0.account.is_pressed() || self.0.tenant.manager().is_pressed())
     }
 
     /// Whether the session holds shared bytes that another session waits for: one of the same tenant, or one
@@ -105,15 +110,14 @@ impl Budget {
         let tenant = &self.0.tenant.0;
         let all =
             tenant.governor.0.watched.load(Ordering::SeqCst) > 0 && self.0.tenant.manager().is_half_taken();
-        let shared = self.0.shared.load(Ordering::SeqCst) > 0;
-        shared && (tenant.watched.load(Ordering::SeqCst) > 0 || all || self.is_pressed())
+        self.is_sharing() && (tenant.watched.load(Ordering::SeqCst) > 0 || all || self.is_pressed())
     }
 
     /// Whether the session holds bytes of an account that is above its limit.
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
-        let shared = self.0.shared.load(Ordering::SeqCst) > 0;
-        shared && (self.0.tenant.0.account.is_overdrawn() || self.0.tenant.manager().is_overdrawn())
+        self.is_sharing()
+            && (self.0.tenant.0.account.is_overdrawn() || self.0.tenant.manager().is_overdrawn())
     }
 
     /// Completes when bytes have been freed since this call, provided that a [`Watch`] exists. First call

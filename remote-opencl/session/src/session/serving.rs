@@ -108,7 +108,7 @@ impl Session {
                 },
                 () = self.outgoing.closed() => return None,
                 () = freed, if full || waits => {}
-                () = look.as_mut() => {
+                () = look.as_mut(), if self.may_stall() => {
                     let now = (self.outgoing.progress(), self.messages);
                     if budget.is_wanted() {
                         if before.0.is_stalled_at(now.0) {
@@ -164,6 +164,12 @@ impl Session {
     /// Whether the manager stops reading from the client because memory is short.
     fn is_full(&self) -> bool {
         self.budget.is_pressed() && !self.is_clients_turn()
+    }
+
+    /// Whether other sessions may come to wait for memory that this one holds, or this one waits for memory. Only tasks
+    /// and messages raise the held memory, so that an idle session sleeps until its next message.
+    fn may_stall(&self) -> bool {
+        !self.charges.is_empty() || self.budget.is_sharing() || self.put_off.is_some()
     }
 
     /// Whether memory of the session can be freed only by another message of the client: one that sets the user
