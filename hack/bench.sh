@@ -5,7 +5,7 @@
 #   hack/bench.sh opencl [ARGS]   remote OpenCL against native, over each runtime that is installed (a quarter of an hour);
 #                                 --rows small,null --runtimes pocl: only that, in seconds. Other ARGS:
 #                                 target/release/fpga-bench opencl --help
-#   hack/bench.sh scheduling      extender, kube-scheduler with it, collectors (15 minutes)
+#   hack/bench.sh scheduling      extender, kube-scheduler with it, collectors, endpoint picker (16 minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
@@ -45,6 +45,9 @@ scheduling() {
     say "bench: what the streams of 1,000 and of 5,000 collectors cost one replica of the extender"
     cargo run --release -p fpga-scheduler-extender --example stream_load -- 1000
     cargo run --release -p fpga-scheduler-extender --example stream_load -- 5000
+
+    say "bench: what the endpoint picker costs beside one that chooses nothing"
+    cargo bench -p fpga-endpoint-picker --bench pick
 
     say "bench: what it costs to record decisions"
     cargo run --release -p fpga-scheduler-extender --example record_cost
