@@ -42,6 +42,10 @@ control-plane: ## Build the pinned Kubernetes control plane (5 minutes, once)
 helm: ## Build the pinned Helm (3 minutes, once)
 	@hack/helm.sh
 
+.PHONY: registry
+registry: ## Build the pinned registry of OCI artifacts for the tests (2 minutes, once)
+	@hack/registry.sh
+
 .PHONY: envoy
 envoy: ## Get the pinned Envoy for the tests (37 MB, once; ENVOY=PATH takes another)
 	@hack/envoy.sh
@@ -76,7 +80,7 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane helm envoy lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm registry envoy lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \

@@ -1,5 +1,6 @@
 //! Command line.
 
+use crate::bitstream::BitstreamArgs;
 use crate::connection::ConnectArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
@@ -37,6 +38,9 @@ enum Command {
     /// The busiest nodes or devices.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(TopArgs),
+    /// Makes, sends and reads artifacts of bitstreams.
+    #[command(after_help = crate::bitstream::EXAMPLES)]
+    Bitstream(BitstreamArgs),
     /// Checks for all known faults, and tells how to mend them.
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(DoctorArgs),
@@ -55,6 +59,7 @@ impl Args {
                 Command::Explain(args) => args.run(&connect).await,
                 Command::Nodes(args) => args.run(&connect).await,
                 Command::Top(args) => args.run(&connect).await,
+                Command::Bitstream(args) => args.run(&connect).await,
                 Command::Doctor(args) => args.run(&connect).await,
             }
         })
@@ -70,9 +75,14 @@ mod tests {
         use clap::CommandFactory as _;
         let mut command = Args::command();
         command.clone().debug_assert();
-        for subcommand in ["explain", "nodes", "top", "doctor"] {
+        for subcommand in ["explain", "nodes", "top", "doctor", "bitstream"] {
             let help = command.find_subcommand_mut(subcommand).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:") && help.contains("kubectl fpga"), "{help}");
+        }
+        let bitstream = command.find_subcommand_mut("bitstream").unwrap();
+        for subcommand in ["pack", "push", "inspect", "verify"] {
+            let help = bitstream.find_subcommand_mut(subcommand).unwrap().render_long_help().to_string();
+            assert!(help.contains("Examples:") && help.contains("kubectl fpga bitstream"), "{help}");
         }
     }
 }

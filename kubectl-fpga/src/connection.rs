@@ -17,7 +17,7 @@ pub struct ConnectArgs {
     /// Context of the kubeconfig.
     #[arg(long, env = "FPGA_CONTEXT", value_name = "NAME", global = true)]
     pub context: Option<String>,
-    /// Namespace of the pod to explain; by default the context's.
+    /// Namespace of the pod to explain, by default the context's; or of the Bitstream that `bitstream push` prints.
     #[arg(short, long, env = "FPGA_NAMESPACE", value_name = "NAME", global = true)]
     pub namespace: Option<String>,
     /// Addresses of the extender's replicas, for example http://127.0.0.1:9461; by default they are found by their

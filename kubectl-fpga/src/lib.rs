@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod bitstream;
 pub mod connection;
 mod doctor;
 mod explain;

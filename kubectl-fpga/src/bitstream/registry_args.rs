@@ -1,0 +1,63 @@
+//! How a registry is reached.
+
+use crate::connection::ConnectArgs;
+use anyhow::Result;
+use clap::Args;
+use fpga_artifacts::{Credentials, PlainHttp, Registry, RegistryOptions};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The variable with the password, which has no flag since command lines can be seen by others.
+const PASSWORD: &str = "FPGA_REGISTRY_PASSWORD";
+
+/// Address details and credentials of a registry.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Registry")]
+pub struct RegistryArgs {
+    /// Asks the registry without TLS, for one on this machine.
+    #[arg(long, env = "FPGA_REGISTRY_PLAIN_HTTP")]
+    plain_http: bool,
+    /// Certificate authorities of the registry instead of the system's, PEM.
+    #[arg(long, env = "FPGA_REGISTRY_CA", value_name = "PATH")]
+    registry_ca: Option<PathBuf>,
+    /// User at the registry, with the password in the variable FPGA_REGISTRY_PASSWORD; by default what `docker login`
+    /// or `podman login` wrote.
+    #[arg(long, env = "FPGA_REGISTRY_USER", value_name = "NAME")]
+    registry_user: Option<String>,
+}
+
+impl RegistryArgs {
+    /// The registry `name`, asked in this way.
+    ///
+    /// # Errors
+    /// Credentials or authorities can't be read.
+    pub fn registry(&self, name: &str, connect: &ConnectArgs) -> Result<Registry> {
+        let credentials = match (&self.registry_user, std::env::var(PASSWORD)) {
+            (Some(user), Ok(password)) => Some(Credentials { user: user.clone(), password }),
+            (Some(_), Err(_)) => anyhow::bail!("--registry-user goes with a password: set {PASSWORD}"),
+            (None, _) => logged_in(name)?,
+        };
+        Ok(Registry::new(
+            name,
+            RegistryOptions {
+                plain_http: if self.plain_http { PlainHttp::Yes } else { PlainHttp::No },
+                ca: self.registry_ca.clone(),
+                credentials,
+                timeout: Duration::from_secs(connect.timeout),
+            },
+        )?)
+    }
+}
+
+/// The credentials that podman or docker wrote for `registry`, if there are any.
+fn logged_in(registry: &str) -> Result<Option<Credentials>> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let docker = variable("DOCKER_CONFIG").or_else(|| Some(variable("HOME")?.join(".docker")));
+    let files = [variable("REGISTRY_AUTH_FILE"), docker.map(|folder| folder.join("config.json"))];
+    for file in files.into_iter().flatten() {
+        if let Some(credentials) = Credentials::from_docker_config(&file, registry)? {
+            return Ok(Some(credentials));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,283 @@
+//! HTTP with bounds on times and lengths. Redirects are not followed here.
+
+use super::PlainHttp;
+use super::error::{RegistryError, chain, printable};
+use ::http::header::CONTENT_LENGTH;
+use ::http::uri::{Authority, Scheme};
+use ::http::{Request, Response, Uri, request};
+use bytes::{Bytes, BytesMut};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use serde::Deserialize;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Slowest rate at which content may come or go.
+pub const MIN_BYTES_PER_SECOND: u64 = 64 * 1024;
+/// Longest answer of a refusal that is read.
+const MAX_REFUSAL_BYTES: u64 = 16 * 1024;
+/// Bytes of a file that are read at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// What is sent.
+pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// A client for one registry.
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Body>,
+    registry: String,
+    plain_http: PlainHttp,
+    timeout: Duration,
+}
+
+/// The content of an answer, of which no more than a limit is taken.
+pub struct Content<'a> {
+    body: Incoming,
+    what: &'a str,
+    registry: &'a str,
+    limit: u64,
+    found: u64,
+    /// Length that the answer announces.
+    announced: Option<u64>,
+    time: Duration,
+    deadline: Instant,
+}
+
+impl Http {
+    /// A client for `registry`, with these authorities or else the system's.
+    pub fn new(
+        registry: &str,
+        plain_http: PlainHttp,
+        ca: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<Self, RegistryError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let unusable = |error: &dyn std::fmt::Display| RegistryError::Authorities(error.to_string());
+        let builder = HttpsConnectorBuilder::new();
+        let builder = match ca {
+            // Without TLS a machine needs no authorities.
+            None if plain_http == PlainHttp::Yes => {
+                builder.with_tls_config(config(provider, RootCertStore::empty())?)
+            }
+            None => builder.with_provider_and_native_roots(provider).map_err(|error| unusable(&error))?,
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                let shown = path.display();
+                let found = CertificateDer::pem_file_iter(path)
+                    .map_err(|error| unusable(&format!("{shown}: {error}")))?;
+                for certificate in found {
+                    let certificate = certificate.map_err(|error| unusable(&format!("{shown}: {error}")))?;
+                    roots.add(certificate).map_err(|error| unusable(&format!("{shown}: {error}")))?;
+                }
+                if roots.is_empty() {
+                    return Err(unusable(&format!("{shown} has no certificate in PEM form")));
+                }
+                builder.with_tls_config(config(provider, roots)?)
+            }
+        };
+        let builder = match plain_http {
+            PlainHttp::Yes => builder.https_or_http(),
+            PlainHttp::No => builder.https_only(),
+        };
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(timeout));
+        let client =
+            Client::builder(TokioExecutor::new()).build(builder.enable_http1().wrap_connector(connector));
+        Ok(Self { client, registry: registry.to_owned(), plain_http, timeout })
+    }
+
+    /// The address of a path at the registry.
+    pub fn uri(&self, path: &str) -> Result<Uri, RegistryError> {
+        let parts =
+            Uri::builder().scheme(self.scheme()).authority(self.registry.as_str()).path_and_query(path);
+        Ok(parts.build()?)
+    }
+
+    /// Whether the address is at the registry itself.
+    pub fn is_own(&self, uri: &Uri) -> bool {
+        uri.authority().map(Authority::as_str) == Some(self.registry.as_str())
+            && uri.scheme() == Some(&self.scheme())
+    }
+
+    /// Whether the address may be asked at all: by https, or as the registry itself.
+    pub fn may_ask(&self, uri: &Uri) -> bool {
+        let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        let scheme = uri.scheme();
+        !has_user && (scheme == Some(&Scheme::HTTPS) || scheme == Some(&self.scheme()))
+    }
+
+    /// The answer to a request with `content` bytes.
+    pub async fn send(
+        &self,
+        request: Request<Body>,
+        content: u64,
+    ) -> Result<Response<Incoming>, RegistryError> {
+        let time = self.time_for(content);
+        match timeout(time, self.client.request(request)).await {
+            Err(_) => Err(RegistryError::Silent { registry: self.registry.clone(), time }),
+            Ok(Err(error)) => {
+                Err(RegistryError::Unreachable { registry: self.registry.clone(), error: chain(&error) })
+            }
+            Ok(Ok(response)) => Ok(response),
+        }
+    }
+
+    /// The content of an answer that has at most `limit` bytes. An announced length beyond it is an error at once.
+    pub fn body<'a>(&'a self, response: Response<Incoming>, limit: u64, what: &'a str) -> Content<'a> {
+        let announced = response.headers().get(CONTENT_LENGTH);
+        let announced = announced.and_then(|value| value.to_str().ok()?.parse().ok());
+        let time = self.time_for(limit);
+        Content {
+            body: response.into_body(),
+            what,
+            registry: &self.registry,
+            limit,
+            found: 0,
+            announced,
+            time,
+            deadline: Instant::now() + time,
+        }
+    }
+
+    /// All bytes of an answer that has at most `limit`.
+    pub async fn read(
+        &self,
+        response: Response<Incoming>,
+        limit: u64,
+        what: &str,
+    ) -> Result<Vec<u8>, RegistryError> {
+        let mut content = self.body(response, limit, what);
+        let mut all = Vec::new();
+        while let Some(bytes) = content.next().await? {
+            all.extend_from_slice(&bytes);
+        }
+        Ok(all)
+    }
+
+    /// What a registry says of a refusal.
+    pub async fn message(&self, response: Response<Incoming>) -> String {
+        #[derive(Deserialize)]
+        struct Errors {
+            errors: Vec<Told>,
+        }
+        #[derive(Deserialize)]
+        struct Told {
+            code: String,
+            #[serde(default)]
+            message: String,
+        }
+        let Ok(bytes) = self.read(response, MAX_REFUSAL_BYTES, "the refusal").await else {
+            return "no reason".to_owned();
+        };
+        let text = match serde_json::from_slice::<Errors>(&bytes) {
+            Ok(Errors { errors }) => {
+                let told: Vec<_> =
+                    errors.iter().map(|told| format!("{} ({})", told.message, told.code)).collect();
+                told.join(", ")
+            }
+            Err(_) => String::from_utf8_lossy(&bytes).into_owned(),
+        };
+        if text.is_empty() { "no reason".to_owned() } else { printable(&text) }
+    }
+
+    fn scheme(&self) -> Scheme {
+        match self.plain_http {
+            PlainHttp::Yes => Scheme::HTTP,
+            PlainHttp::No => Scheme::HTTPS,
+        }
+    }
+
+    fn time_for(&self, content: u64) -> Duration {
+        self.timeout + Duration::from_secs(content / MIN_BYTES_PER_SECOND)
+    }
+}
+
+impl Content<'_> {
+    /// The next bytes; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
+        let too_long = || RegistryError::TooLong { what: self.what.to_owned(), limit: self.limit };
+        if self.announced.is_some_and(|announced| announced > self.limit) {
+            return Err(too_long());
+        }
+        loop {
+            let Ok(frame) = timeout_at(self.deadline, self.body.frame()).await else {
+                return Err(RegistryError::Silent { registry: self.registry.to_owned(), time: self.time });
+            };
+            let frame = match frame {
+                None => return Ok(None),
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    let expected = self.announced.unwrap_or(self.limit);
+                    return Err(self.too_short(expected, chain(&error)));
+                }
+            };
+            // Trailers have no bytes of the content.
+            let Ok(bytes) = frame.into_data() else { continue };
+            self.found += bytes.len() as u64;
+            return if self.found > self.limit { Err(too_long()) } else { Ok(Some(bytes)) };
+        }
+    }
+
+    /// Checks after the end that all bytes up to the limit came.
+    pub fn check_length(&self) -> Result<(), RegistryError> {
+        if self.found == self.limit {
+            Ok(())
+        } else {
+            Err(self.too_short(self.limit, "the answer is shorter".to_owned()))
+        }
+    }
+
+    fn too_short(&self, expected: u64, reason: String) -> RegistryError {
+        let (what, found) = (self.what.to_owned(), self.found);
+        RegistryError::TooShort { what, expected, found, reason }
+    }
+}
+
+fn config(
+    provider: Arc<rustls::crypto::CryptoProvider>,
+    roots: RootCertStore,
+) -> Result<ClientConfig, RegistryError> {
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| RegistryError::Authorities(error.to_string()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// A request with a body.
+pub fn request(builder: request::Builder, body: Body) -> Result<Request<Body>, RegistryError> {
+    Ok(builder.header("user-agent", concat!("kube-fpga/", env!("CARGO_PKG_VERSION"))).body(body)?)
+}
+
+/// A body of no bytes.
+pub fn empty() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of these bytes.
+pub fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of a file, which is read as it is sent.
+pub async fn file(path: &Path) -> Result<Body, RegistryError> {
+    let read = |source| RegistryError::Read { path: path.display().to_string(), source };
+    let file = tokio::fs::File::open(path).await.map_err(read)?;
+    let chunks = futures::stream::try_unfold(file, async |mut file| {
+        let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
+        let is_end = file.read_buf(&mut chunk).await? == 0;
+        Ok(if is_end { None } else { Some((Frame::data(chunk.freeze()), file)) })
+    });
+    Ok(StreamBody::new(chunks).boxed_unsync())
+}
