@@ -1,5 +1,7 @@
 //! Command line and wiring.
 
+use crate::envoy_drain::{self, PodName};
+use crate::envoy_endpoints::EndpointsFile;
 use crate::function::{FunctionName, is_label};
 use crate::metrics::Metrics;
 use crate::node_streams::PickerReceiver;
@@ -80,6 +82,15 @@ pub struct Args {
     /// Domain below which hosts name functions, as NAME.NAMESPACE.DOMAIN.
     #[arg(long, env = "FPGA_DOMAIN", value_name = "DOMAIN")]
     domain: Option<String>,
+    /// File for the endpoints of all functions, for an Envoy beside the picker (its cluster `functions`, EDS from a file).
+    #[arg(long, env = "FPGA_ENVOY_ENDPOINTS", value_name = "PATH", conflicts_with = "function")]
+    envoy_endpoints: Option<PathBuf>,
+    /// Administration port of an Envoy in the same pod, which is told to drain when the pod is told to end.
+    #[arg(long, env = "FPGA_ENVOY_ADMIN", value_name = "ADDRESS", requires = "pod")]
+    envoy_admin: Option<SocketAddr>,
+    /// The picker's own pod.
+    #[arg(long, env = "FPGA_POD", value_name = "NAMESPACE/NAME")]
+    pod: Option<PodName>,
     /// Most endpoints in an answer: the gateway tries them in order. Write 1 for a gateway that takes one only.
     #[arg(long, env = "FPGA_ENDPOINTS", value_name = "COUNT", default_value = "3", value_parser = clap::value_parser!(u8).range(1..=16))]
     endpoints: u8,
@@ -156,6 +167,22 @@ impl Args {
             namespace: self.function_namespace.as_str().into(),
             domain: self.domain.as_deref().map(|domain| domain.trim_matches('.').to_ascii_lowercase().into()),
         };
+        let endpoints_file = match &self.envoy_endpoints {
+            Some(path) => {
+                let file = EndpointsFile::create(path.clone(), Arc::clone(&routing.namespace));
+                Some(file.with_context(|| format!("can't write --envoy-endpoints {}", path.display()))?)
+            }
+            None => None,
+        };
+        let endpoints_file = {
+            let picker = Arc::clone(&picker);
+            async move {
+                match endpoints_file {
+                    Some(file) => file.keep(picker).await,
+                    None => std::future::pending().await,
+                }
+            }
+        };
         info!(
             listen = %addresses.join(" "), tls = tls.is_some(), ?limits, ?routing,
             version = env!("CARGO_PKG_VERSION"), "Starting"
@@ -163,6 +190,15 @@ impl Args {
         let service = Service::new(Arc::clone(&picker), routing, self.max_streams);
         let port = Port { listener, tls: tls.clone(), max_message_bytes: self.max_message_bytes };
         let scope = Scope { namespace: self.one_namespace.then(|| self.function_namespace.clone()) };
+        let drain = {
+            let (client, pod, admin) = (client.clone(), self.pod.clone(), self.envoy_admin);
+            async move {
+                match (pod, admin) {
+                    (Some(pod), Some(admin)) => envoy_drain::drain_with(client, pod, admin).await,
+                    _ => std::future::pending().await,
+                }
+            }
+        };
         let watch = watch::run(client, scope, Arc::clone(&picker));
         let streams = {
             let receiver = Arc::new(PickerReceiver(Arc::clone(&picker)));
@@ -209,6 +245,8 @@ impl Args {
         tokio::select! {
             served = port.serve(Arc::clone(&picker), service, until_stopped(stopped)) => Ok(served?),
             () = watch => bail!("a watch on the API server ended"),
+            () = drain => bail!("Envoy is no longer told to drain"),
+            () = endpoints_file => bail!("Envoy's endpoints are no longer written"),
             () = reload => bail!("the certificates are no longer read"),
             ended = streams => {
                 ended.context("the streams' listener failed")?;

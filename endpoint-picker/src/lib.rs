@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod envoy_drain;
+pub mod envoy_endpoints;
 pub mod exchange;
 pub mod function;
 pub mod headers;

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tokio::sync::Notify;
 
 /// Settings of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub struct Picker {
     started: Instant,
     synced: AtomicBool,
     ending: AtomicBool,
+    replicas_changed: Notify,
 }
 
 /// The endpoints for a request, and the request itself.
@@ -66,6 +68,7 @@ impl Picker {
             started: Instant::now(),
             synced: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            replicas_changed: Notify::new(),
         })
     }
 
@@ -83,12 +86,23 @@ impl Picker {
     /// From now on all functions of the cluster are known.
     pub fn set_synced(&self) {
         self.synced.store(true, Ordering::Release);
+        self.tell_of_replicas();
     }
 
     /// Whether all functions of the cluster are known.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
+    }
+
+    /// Replicas have come or gone.
+    pub fn tell_of_replicas(&self) {
+        self.replicas_changed.notify_one();
+    }
+
+    /// Waits until replicas have come or gone since the last call. For one task.
+    pub async fn replicas_changed(&self) {
+        self.replicas_changed.notified().await;
     }
 
     /// From now on the picker is not ready: it is about to end. It still answers.

@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use fpga_cluster::tracked_board::TrackedBoard;
 use fpga_core::node_state::StateVersion;
 use fpga_core::units::{Millis, MonotonicTime};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wanted::Wanted;
@@ -202,6 +202,16 @@ impl State {
             nodes_by_annotation: by_annotation.len(),
             nodes_by_stream: by_stream.len(),
         }
+    }
+
+    /// The addresses of all replicas, and the functions of each.
+    #[must_use]
+    pub fn endpoints(&self) -> BTreeMap<SocketAddr, BTreeSet<FunctionName>> {
+        let mut endpoints = BTreeMap::<SocketAddr, BTreeSet<FunctionName>>::new();
+        for entry in self.replicas.values() {
+            endpoints.entry(entry.replica.address).or_default().insert(entry.function.clone());
+        }
+        endpoints
     }
 
     /// Requests in flight at the replicas with this address.

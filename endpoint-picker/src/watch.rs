@@ -80,6 +80,7 @@ pub async fn run(client: Client, scope: Scope, picker: Arc<Picker>) {
                     }
                 }
             });
+            picker.tell_of_replicas();
         }
         if listing.is_complete() && !picker.is_synced() {
             info!(census = ?picker.census(), "Functions are known");
