@@ -37,3 +37,4 @@ mkdir -p "$out"
 render pocl pocl
 render label-node label-node
 render cluster-scheduler pocl cluster-scheduler
+render router pocl router

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the certificate of the extender's port for collectors' streams, and says it as objects for kubectl:
+# Makes the certificate of the extender's and the router's ports for collectors' streams, and says it as objects for kubectl:
 #
 #   manifests/certificates.sh DIR | kubectl apply -f -
 #
@@ -15,6 +15,7 @@ command -v openssl >/dev/null || { echo "error: openssl is missing; install the 
 dir=$1
 namespace=${NAMESPACE:-kube-fpga}
 service=fpga-scheduler-extender.$namespace.svc
+router=fpga-router-streams.$namespace.svc
 umask 077
 mkdir -p "$dir"
 cd "$dir"
@@ -31,7 +32,7 @@ authority ca "kube-fpga streams"
 key tls.key.new
 openssl req -new -key tls.key.new -subj "/CN=$service" -out tls.csr
 openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -set_serial "0x$(openssl rand -hex 16)" -days 365 -out tls.crt.new \
-    -extfile <(echo "subjectAltName=DNS:$service,DNS:$service.cluster.local,DNS:localhost,IP:127.0.0.1${NAMES:+,$NAMES}
+    -extfile <(echo "subjectAltName=DNS:$service,DNS:$service.cluster.local,DNS:$router,DNS:$router.cluster.local,DNS:localhost,IP:127.0.0.1${NAMES:+,$NAMES}
 basicConstraints=critical,CA:FALSE
 extendedKeyUsage=serverAuth") 2>/dev/null
 mv tls.key.new tls.key

@@ -44,6 +44,8 @@ pub enum Shipped {
     Collector,
     /// The node plugin, with the client libraries that it installs on nodes.
     NodePlugin,
+    /// The endpoint picker.
+    EndpointPicker,
     /// The device manager with PoCL, and all that PoCL needs to build kernels.
     DeviceManagerPocl,
     /// An unmodified kube-scheduler, for nodes that reach no registry.
@@ -80,8 +82,13 @@ pub struct Parts {
 
 impl Shipped {
     /// The images that the chart installs.
-    pub const OURS: [Self; 4] =
-        [Self::SchedulerExtender, Self::Collector, Self::NodePlugin, Self::DeviceManagerPocl];
+    pub const OURS: [Self; 5] = [
+        Self::SchedulerExtender,
+        Self::Collector,
+        Self::NodePlugin,
+        Self::EndpointPicker,
+        Self::DeviceManagerPocl,
+    ];
 
     /// Name without registry and tag, which is also that of the archive.
     #[must_use]
@@ -90,6 +97,7 @@ impl Shipped {
             Self::SchedulerExtender => "fpga-scheduler-extender",
             Self::Collector => "fpga-collector",
             Self::NodePlugin => "fpga-node-plugin",
+            Self::EndpointPicker => "fpga-endpoint-picker",
             Self::DeviceManagerPocl => "fpga-device-manager-pocl",
             Self::KubeScheduler => "kube-scheduler",
         }
@@ -140,6 +148,7 @@ impl Shipped {
             Self::SchedulerExtender => "Tells kube-scheduler which nodes' boards suit a pod best",
             Self::Collector => "Measures what the boards of a node do",
             Self::NodePlugin => "Gives containers boards, a token for them, and the OpenCL client library",
+            Self::EndpointPicker => "Sends requests to the replica whose board has the bitstream",
             Self::DeviceManagerPocl => "Shares a board that PoCL emulates between pods",
             Self::KubeScheduler => "kube-scheduler, unmodified",
         }

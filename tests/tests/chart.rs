@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic")]
 
+use fpga_net::testing::envoy_program;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::helm;
 use fpga_tests::testbed::identity::Identity;
@@ -117,6 +118,9 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("collector.limits.memory=much", "/collector/limits/memory"),
         ("nodes.tolerations[0].effect=Never", "/nodes/tolerations/0/effect"),
         ("scheduler.mode=cluster", "set certificates.mode to script"),
+        ("router.functionNamespace=Team", "/router/functionNamespace"),
+        ("router.service.type=ExternalName", "/router/service/type"),
+        ("router.envoy.memoryMiB=1Gi", "/router/envoy/memoryMiB"),
     ] {
         let (well, text) = render(&["--set", setting]).await;
         assert!(!well && text.contains(named), "{setting}: {text}");
@@ -150,6 +154,16 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         (with_board("boardKinds[0].arguments[0]=--slots=1"), "- \"--slots=1\""),
         (with_board("boardKinds[0].limits.memory=8Gi"), "memory: 8Gi"),
         (with_board("boardKinds[0].drainSeconds=0"), "- --drain-timeout=0s"),
+        ("router.enabled=true".to_owned(), "image: kube-fpga/fpga-endpoint-picker:latest"),
+        (
+            "router.enabled=true,router.envoy.image=mine/envoy@sha256:0".to_owned(),
+            "image: mine/envoy@sha256:0",
+        ),
+        ("router.enabled=true,router.envoy.memoryMiB=1000".to_owned(), "max_heap_size_bytes: 838860800"),
+        ("router.enabled=true,router.drainSeconds=300".to_owned(), "terminationGracePeriodSeconds: 315"),
+        ("router.enabled=true,router.service.type=LoadBalancer".to_owned(), "type: LoadBalancer"),
+        ("router.enabled=true,router.tlsSecret=mine".to_owned(), "secretName: mine"),
+        ("router.enabled=true,router.allowFrom[0].podSelector.matchLabels.app=x".to_owned(), "app: x"),
         (with_board("boardKinds[0].drainSeconds=300"), "terminationGracePeriodSeconds: 320"),
     ] {
         let (well, without) = render(&[]).await;
@@ -172,6 +186,57 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
     assert!(!text.contains("kind: CustomResourceDefinition"));
     assert!(!text.contains("kind: NetworkPolicy\n") && !text.contains("kind: MutatingAdmissionPolicy\n"));
     assert!(!text.contains(&format!("name: {RELEASE}-pods\n")));
+}
+
+/// Envoy's configuration in the rendered chart, in a folder with what it reads.
+fn envoy_configuration(rendered: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let map = rendered.split("\n---\n").find(|object| {
+        object.contains("kind: ConfigMap\n") && object.contains("  name: fpga-router\n")
+    });
+    let data = map.unwrap().split("\ndata:\n").nth(1).unwrap();
+    let mut name = String::new();
+    let mut files = std::collections::BTreeMap::<String, String>::new();
+    for line in data.lines() {
+        match line.strip_prefix("    ") {
+            Some(text) => {
+                let file = files.entry(name.clone()).or_default();
+                file.push_str(text);
+                file.push('\n');
+            }
+            None if line.is_empty() => files.entry(name.clone()).or_default().push('\n'),
+            None => name = line.trim().trim_end_matches(": |").to_owned(),
+        }
+    }
+    for (name, text) in files {
+        let text = text.replace("/config/", &format!("{}/", folder.path().display()));
+        let text = text.replace("/tls/", &format!("{}/", folder.path().display()));
+        let text = text.replace("path: /tls", &format!("path: {}", folder.path().display()));
+        let text = text.replace("/run/fpga-router/", &format!("{}/", folder.path().display()));
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[tokio::test]
+async fn envoy_takes_its_configuration_whatever_the_values_say() {
+    for settings in [
+        "router.enabled=true",
+        "router.enabled=true,router.domain=fn.example",
+        "router.enabled=true,router.domain=fn.example,router.tlsSecret=mine,router.envoy.memoryMiB=64",
+    ] {
+        let (well, text) = render(&["--set", settings]).await;
+        assert!(well, "{text}");
+        let folder = envoy_configuration(&text);
+        std::fs::write(folder.path().join("endpoints.json"), "{}").unwrap();
+        let output = tokio::process::Command::new(envoy_program())
+            .args(["--mode", "validate", "--log-level", "warning", "--config-path"])
+            .arg(folder.path().join("envoy.yaml"))
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{settings}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[tokio::test]
@@ -361,7 +426,7 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
     wait::until("the namespace's service account", LONG, account).await.unwrap();
     let before = objects(&plane).await;
     let settings = "monitoring.annotations=true,resourceQuota.create=true,uninstall.guard=false,\
-                    customResources.keep=false";
+                    customResources.keep=false,router.enabled=true";
     install(&plane, &["--set", settings]).await;
     assert!(objects(&plane).await.len() > before.len() + 20);
 

@@ -41,7 +41,7 @@ fn expected(rules: &[&str]) -> Rules {
 #[tokio::test]
 async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "pocl").await.unwrap();
+    apply(&plane, "router").await.unwrap();
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
     let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
     // The extender's pod contains kube-scheduler, so it needs the rights of every kube-scheduler.
@@ -64,6 +64,10 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         "watch pods.",
         "create tokenreviews.authentication.k8s.io",
     ];
+    let router = ["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"];
+    let router = router.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
+    let mut router: Vec<&str> = router.iter().flatten().map(String::as_str).collect();
+    router.push("create tokenreviews.authentication.k8s.io");
     let lease = ["get", "update", "patch"]
         .map(|verb| format!("{verb} leases.coordination.k8s.io kube-fpga-scheduler"));
     let lease = lease.each_ref().map(String::as_str);
@@ -74,6 +78,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         ("fpga-collector", collector.as_slice(), collector.as_slice()),
         ("fpga-node-plugin", &plugin, &plugin),
         ("fpga-scheduler-extender", &extender, &at_home),
+        ("fpga-router", &router, &router),
         ("fpga-device-manager", &[], &[]),
     ] {
         let token = manifests::token(plane.client(), account, None).await.unwrap();

@@ -69,6 +69,9 @@ capabilities:
 {{/* The name of the extender's Service, for certificates. */}}
 {{- define "extenderHost" -}}fpga-scheduler-extender.{{ .Release.Namespace }}.svc{{- end }}
 
+{{/* The name of the Service by which collectors stream to pickers, likewise. */}}
+{{- define "routerStreamsHost" -}}fpga-router-streams.{{ .Release.Namespace }}.svc{{- end }}
+
 {{/* Where collectors and node plugins run. */}}
 {{- define "nodesWithBoards" -}}
 affinity:
