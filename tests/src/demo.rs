@@ -4,6 +4,7 @@
 //! The demo uses the test bed like any test, and gets what it shows from the running programs, as a user would.
 
 mod autoscaler;
+mod figures;
 mod functions;
 mod invoker;
 mod picture;
@@ -16,12 +17,13 @@ mod summary;
 use crate::testbed::cluster::Runtime;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use figures::{Figures, Settings};
 use fpga_net::signals::Signals;
 use functions::Functions;
 use invoker::Tally;
 use plan::Plan;
 use progress::Progress;
-use stage::{Nodes, StageSpec};
+use stage::{Nodes, Routing, StageSpec};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,12 +42,16 @@ const LAST: Duration = Duration::from_secs(30);
 /// Runs kube-fpga's whole loop on this machine and shows it.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [NODES=real] [RUNTIME=intel-fpga] [BASELINE=1]"
+    after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [ROUTER=0] [NODES=real] [RUNTIME=intel-fpga] [BASELINE=1]"
 )]
 pub struct Args {
     /// The kind of nodes: `real` ones have a kubelet and containerd, run the images that the chart installs, and need root.
     #[arg(long, env = "NODES", value_enum, default_value = "modelled")]
     nodes: Nodes,
+    /// Whether requests go by the router, Envoy with fpga-endpoint-picker: `0` sends them to each replica in turn, which is all that
+    /// there is with real nodes. The summary compares the last runs with and without.
+    #[arg(long, env = "ROUTER", default_value = "")]
+    router: String,
     /// Uses the weights 0-0-0, which leave the choice to kube-scheduler, for comparison. Any value but an empty one
     /// or 0 means yes.
     #[arg(long, env = "BASELINE", num_args = 0..=1, default_value = "", default_missing_value = "1")]
@@ -83,19 +89,29 @@ impl Args {
     }
 
     async fn play(self) -> Result<ExitCode> {
-        let Self { nodes, baseline, weights, seconds, trace, picture } = self;
+        let Self { nodes, router, baseline, weights, seconds, trace, picture } = self;
+        let routing = match (router.as_str(), nodes) {
+            ("0", _) | ("", Nodes::Real) => Routing::InTurn,
+            ("" | "1", _) => Routing::Router,
+            _ => bail!("ROUTER={router} is unknown; write ROUTER=1 or ROUTER=0"),
+        };
         let weights = if matches!(baseline.as_str(), "" | "0") { weights } else { "0-0-0".to_owned() };
         let runtime = Runtime::from_env()?;
         let plan = Plan::read(trace.as_deref(), Duration::from_secs(seconds.into()))?;
         let window = WINDOW.mul_f64(plan.scale()).max(SHORTEST_WINDOW);
-        let stage = StageSpec { nodes, runtime, weights: weights.clone(), window };
+        let stage = StageSpec { nodes, runtime, weights: weights.clone(), routing, window };
         stage.check()?;
+        let nodes_text = stage.describe();
         let window = stage.window();
         let progress = Progress::new();
         progress.say(&format!(
-            "kube-fpga demo: {}, weights {weights}\n\
+            "kube-fpga demo: {nodes_text}, weights {weights}\n\
+             requests go {}\n\
              {} invocations of {} functions from {}, {:.0} s compressed into {seconds} s",
-            stage.describe(),
+            match routing {
+                Routing::Router => "by the router to the replica whose board suits best (ROUTER=0: in turn)",
+                Routing::InTurn => "to each replica in turn",
+            },
             plan.invocations.len(),
             plan.trace_functions,
             plan.source,
@@ -122,6 +138,9 @@ impl Args {
         ));
 
         progress.step("following the trace");
+        let settings =
+            Settings { nodes: nodes_text, weights: weights.clone(), trace: plan.source.clone(), seconds };
+        let before = snapshot::take(&stage).await?.reconfigurations();
         let tally = Arc::new(Tally::default());
         let mut invoking = tokio::spawn(invoker::follow(plan, functions.endpoints(), Arc::clone(&tally)));
         let scaling = tokio::spawn(autoscaler::run(functions.deployments(), Arc::clone(&tally)));
@@ -145,6 +164,14 @@ impl Args {
         stage.stop().await;
         let summary = summary::Summary::new(&weights, &last, &decisions, &tally);
         progress.say(&summary.to_string());
+        let cold_starts = last.reconfigurations() - before;
+        let figures = Figures::new(settings, routing, cold_starts, &tally.counts());
+        progress.say(&figures.to_string());
+        let folder = picture.parent().unwrap_or(&picture);
+        figures.write(folder)?;
+        if let Some(other) = figures.of_other(folder) {
+            progress.say(&figures.beside(&other).to_string());
+        }
         progress.say(&format!("    picture              {}", picture.display()));
         progress.say(&format!("    the demo took        {:.0} s", progress.elapsed().as_secs_f64()));
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -191,9 +191,9 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
 /// Envoy's configuration in the rendered chart, in a folder with what it reads.
 fn envoy_configuration(rendered: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let map = rendered.split("\n---\n").find(|object| {
-        object.contains("kind: ConfigMap\n") && object.contains("  name: fpga-router\n")
-    });
+    let map = rendered
+        .split("\n---\n")
+        .find(|object| object.contains("kind: ConfigMap\n") && object.contains("  name: fpga-router\n"));
     let data = map.unwrap().split("\ndata:\n").nth(1).unwrap();
     let mut name = String::new();
     let mut files = std::collections::BTreeMap::<String, String>::new();

@@ -1,6 +1,7 @@
 //! Scales the functions by the number of invocations in flight, like OpenFaaS or Knative: up at once, down after some
 //! time.
 
+use super::functions::LEAST_REPLICAS;
 use super::invoker::Tally;
 use crate::functions::Function;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -20,8 +21,11 @@ const DOWN_AFTER: Duration = Duration::from_secs(6);
 
 /// Scales until the task is aborted.
 pub(super) async fn run(deployments: Api<Deployment>, tally: Arc<Tally>) {
-    let mut states =
-        Function::ALL.map(|function| State { function, replicas: 1, enough_since: Instant::now() });
+    let mut states = Function::ALL.map(|function| State {
+        function,
+        replicas: LEAST_REPLICAS,
+        enough_since: Instant::now(),
+    });
     loop {
         for state in &mut states {
             let wanted = wanted(tally.in_flight(state.function));
@@ -41,7 +45,7 @@ struct State {
 }
 
 fn wanted(in_flight: usize) -> usize {
-    in_flight.div_ceil(PER_REPLICA).clamp(1, MOST_REPLICAS)
+    in_flight.div_ceil(PER_REPLICA).clamp(LEAST_REPLICAS, MOST_REPLICAS)
 }
 
 impl State {
@@ -81,12 +85,12 @@ mod tests {
     #[test]
     fn it_scales_up_at_once_and_down_after_a_while() {
         let start = Instant::now();
-        let mut state = State { function: Function::Sobel, replicas: 1, enough_since: start };
+        let mut state = State { function: Function::Sobel, replicas: LEAST_REPLICAS, enough_since: start };
         assert_eq!(state.decide(wanted(0), start), None);
         assert_eq!(state.decide(wanted(7), start), Some(3));
         state.replicas = 3;
         assert_eq!(state.decide(wanted(1), start + DOWN_AFTER / 2), None);
-        assert_eq!(state.decide(wanted(1), start + DOWN_AFTER), Some(1));
+        assert_eq!(state.decide(wanted(1), start + DOWN_AFTER), Some(LEAST_REPLICAS));
         assert_eq!(wanted(1000), MOST_REPLICAS);
     }
 }

@@ -4,7 +4,7 @@ use super::snapshot::{Decision, decision};
 use super::stage::Stage;
 use crate::functions::Function;
 use crate::functions::netpbm::Picture;
-use crate::testbed::invoke::Case;
+use crate::testbed::invoke::{Case, FUNCTION_PORT};
 use crate::testbed::{programs, wait};
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
+/// Functions keep two replicas, as services do that are to outlast a node; only then there is a choice.
+pub(super) const LEAST_REPLICAS: usize = 2;
 const PERIOD: Duration = Duration::from_millis(250);
 /// Longest time until a function is ready. The first start also loads the OpenCL runtime.
 const DEPLOY: Duration = Duration::from_secs(60);
@@ -29,12 +31,15 @@ pub(super) struct Functions {
     tracker: AbortHandle,
 }
 
-/// The addresses of the functions' ready pods, updated by a task; cheap to clone.
+/// Where functions are called: at the router, if there is one, or at the addresses of their ready pods, which a task
+/// updates. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Endpoints(Arc<Tracked>);
 
 #[derive(Default)]
 struct Tracked {
+    /// The router's URL of each function.
+    at_router: HashMap<Function, String>,
     ready: Mutex<HashMap<Function, Vec<String>>>,
     turn: AtomicUsize,
     /// Node of each pod that was ever bound.
@@ -49,31 +54,39 @@ pub(super) fn photograph() -> Result<Picture> {
 }
 
 impl Functions {
-    /// Deploys one replica of each function. Before the next function is deployed, each one is ready, has been called
+    /// Deploys each function. Before the next function is deployed, each one is ready, has been called
     /// and is known to the extender, so that each placement has measurements to go by.
     pub async fn deploy(stage: &Stage) -> Result<Self> {
         let deployments = stage.deployments();
-        let endpoints = Endpoints::default();
+        let at_router =
+            Function::ALL.into_iter().filter_map(|function| Some((function, stage.router_url(function)?)));
+        let endpoints = Endpoints(Arc::new(Tracked { at_router: at_router.collect(), ..Tracked::default() }));
         let tracker = tokio::spawn(track(stage.pods(), endpoints.clone())).abort_handle();
         let functions = Self { deployments, endpoints, tracker };
         for function in Function::ALL {
-            let deployment = stage.deployment(function)?;
+            let deployment = stage.deployment(function, LEAST_REPLICAS.try_into()?)?;
             functions.deployments.create(&PostParams::default(), &deployment).await?;
+            stage.create_service(function).await?;
             functions.try_out(stage, function).await?;
         }
         Ok(functions)
     }
 
     async fn try_out(&self, stage: &Stage, function: Function) -> Result<()> {
-        let what = format!("{function} to be ready");
-        let address = wait::until(&what, DEPLOY, async || {
-            stage.check_running()?;
-            Ok(self.endpoints.next(function))
-        });
-        let address = address.await?;
         let case = Case::new(function, 64, 1)?;
-        for _ in 0..3 {
-            case.invoke(stage.http(), &address).await?;
+        let what = format!("{function} to be ready");
+        wait::until(&what, DEPLOY, async || {
+            stage.check_running()?;
+            let Some(url) = self.endpoints.next(function).and_then(|_| self.endpoints.url(function)) else {
+                return Ok(None);
+            };
+            // The router hears of a pod from its EndpointSlice, a moment later.
+            case.invoke_at(stage.http(), &url).await.map(Some)
+        })
+        .await?;
+        for _ in 0..2 {
+            let url = self.endpoints.url(function).context("no pod is ready any more")?;
+            case.invoke_at(stage.http(), &url).await?;
         }
         let quoted = format!("\"{function}\"");
         wait::until(&format!("the extender to know of {function}"), DEPLOY, async || {
@@ -85,8 +98,8 @@ impl Functions {
     /// Sends the photograph to Sobel, checks the result and writes it as PNG. Returns width and height.
     pub async fn sobel_picture(&self, stage: &Stage, path: &Path) -> Result<(usize, usize)> {
         let case = Case::with_input(Function::Sobel, photograph()?.to_netpbm())?;
-        let address = self.endpoints.next(Function::Sobel).context("Sobel has no ready pod")?;
-        let invocation = case.invoke(stage.http(), &address).await?;
+        let url = self.endpoints.url(Function::Sobel).context("Sobel has no ready pod")?;
+        let invocation = case.invoke_at(stage.http(), &url).await?;
         let picture = Picture::from_netpbm(&invocation.output)?;
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).with_context(|| format!("can't make {}", dir.display()))?;
@@ -123,8 +136,14 @@ impl Drop for Functions {
 }
 
 impl Endpoints {
+    /// The URL for the next call.
+    pub fn url(&self, function: Function) -> Option<String> {
+        let in_turn = || self.next(function).map(|address| format!("http://{address}:{FUNCTION_PORT}/"));
+        self.0.at_router.get(&function).cloned().or_else(in_turn)
+    }
+
     /// The next address of a ready pod, in turn; `None` if no pod is ready.
-    pub fn next(&self, function: Function) -> Option<String> {
+    fn next(&self, function: Function) -> Option<String> {
         let ready = self.0.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let addresses = ready.get(&function).filter(|addresses| !addresses.is_empty())?;
         let turn = self.0.turn.fetch_add(1, Ordering::Relaxed);

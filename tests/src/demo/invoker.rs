@@ -101,8 +101,8 @@ fn cases() -> Result<HashMap<Function, Arc<Case>>> {
 async fn call(case: &Case, http: &HttpClient, endpoints: &Endpoints, tally: &Tally) {
     let mut failure = None;
     for _ in 0..TRIES {
-        let result = match endpoints.next(case.function) {
-            Some(address) => case.invoke(http, &address).await,
+        let result = match endpoints.url(case.function) {
+            Some(url) => case.invoke_at(http, &url).await,
             None => Err(anyhow::anyhow!("no pod of {} is ready", case.function)),
         };
         match result {

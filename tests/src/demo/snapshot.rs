@@ -55,6 +55,13 @@ pub(super) struct Score {
     pub reconfiguration: f64,
 }
 
+impl Snapshot {
+    /// Number of bitstreams that were loaded since the start.
+    pub fn reconfigurations(&self) -> f64 {
+        self.nodes.iter().map(|node| node.reconfigurations).sum()
+    }
+}
+
 impl Decision {
     /// The score of the chosen node.
     pub fn chosen(&self) -> Option<&Score> {

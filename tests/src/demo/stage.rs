@@ -3,17 +3,20 @@
 use crate::functions::Function;
 use crate::testbed::artifacts;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use crate::testbed::endpoint_slices::EndpointSlices;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::invoke::FUNCTION_PORT;
 use crate::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use crate::testbed::real_node::{Image, RealNode, RunMount};
 use crate::testbed::restricted::{self, RestrictedPod};
+use crate::testbed::router::Router;
 use crate::testbed::workload::Workload;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +25,8 @@ use std::time::Duration;
 const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 /// Real nodes are two: each of them is a whole kubelet and containerd.
 const REAL_NODES: usize = 2;
+/// Slots of a modelled node's board: fewer than there are functions, so that a bitstream must give way to another.
+const SLOTS: u32 = 2;
 /// The window of usage that the chart's collectors have.
 const CHART_WINDOW: Duration = Duration::from_secs(300);
 
@@ -34,20 +39,39 @@ pub(super) enum Nodes {
     Real,
 }
 
+/// How requests get to a function's replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Routing {
+    /// Envoy and the endpoint picker choose the replica.
+    Router,
+    /// Each ready replica in turn.
+    InTurn,
+}
+
 /// What a stage needs to know.
 #[derive(Debug, Clone)]
 pub(super) struct StageSpec {
     pub nodes: Nodes,
     pub runtime: Runtime,
     pub weights: String,
+    pub routing: Routing,
     /// The window of usage, where it can be chosen.
     pub window: Duration,
 }
 
 /// A running cluster. Dropping it kills all programs.
 pub(super) enum Stage {
-    Modelled { cluster: Box<Cluster>, functions: PathBuf, bitstreams: PathBuf, runtime: Runtime },
-    Real { cluster: Box<RealCluster>, images: Vec<Image> },
+    Modelled {
+        cluster: Box<Cluster>,
+        router: Option<Box<(Router, EndpointSlices)>>,
+        functions: PathBuf,
+        bitstreams: PathBuf,
+        runtime: Runtime,
+    },
+    Real {
+        cluster: Box<RealCluster>,
+        images: Vec<Image>,
+    },
 }
 
 impl StageSpec {
@@ -58,6 +82,10 @@ impl StageSpec {
                 self.runtime == Runtime::Pocl,
                 "the demo on real nodes has an image for PoCL only; write RUNTIME=pocl, or NODES=modelled"
             );
+            ensure!(
+                self.routing == Routing::InTurn,
+                "the demo on real nodes has no image of Envoy; write ROUTER=0, or NODES=modelled"
+            );
             RealNode::check_possible()?;
         }
         Ok(())
@@ -66,8 +94,11 @@ impl StageSpec {
     /// The boards, in words.
     pub fn describe(&self) -> String {
         let number = if self.nodes == Nodes::Real { REAL_NODES } else { NODES.len() };
-        let kind = if self.nodes == Nodes::Real { "real nodes" } else { "nodes" };
-        format!("{number} {kind} with a board each ({}, 4 slots, 10 ms per reconfiguration)", self.runtime)
+        let (kind, slots) = if self.nodes == Nodes::Real { ("real nodes", 4) } else { ("nodes", SLOTS) };
+        format!(
+            "{number} {kind} with a board each ({}, {slots} slots, 10 ms per reconfiguration)",
+            self.runtime
+        )
     }
 
     /// The window of usage.
@@ -87,6 +118,7 @@ impl StageSpec {
         let (functions, bitstreams) = (artifacts::functions()?, artifacts::bitstreams(self.runtime)?);
         let board = |name| BoardSpec {
             bitstreams: Some(bitstreams.clone()),
+            slots: SLOTS,
             collector_args: collector_args(self.window),
             ..BoardSpec::new(name, Some(self.runtime))
         };
@@ -98,7 +130,15 @@ impl StageSpec {
             extender_args: Vec::new(),
         })
         .await?;
-        Ok(Stage::Modelled { cluster: Box::new(cluster), functions, bitstreams, runtime: self.runtime })
+        let router = match self.routing {
+            Routing::Router => {
+                let slices = EndpointSlices::keep(cluster.plane().client(), "default");
+                Some(Box::new((Router::start(cluster.plane(), cluster.http()).await?, slices)))
+            }
+            Routing::InTurn => None,
+        };
+        let cluster = Box::new(cluster);
+        Ok(Stage::Modelled { cluster, router, functions, bitstreams, runtime: self.runtime })
     }
 
     async fn start_real(&self) -> Result<Stage> {
@@ -123,7 +163,7 @@ impl Stage {
     const REAL_NAMESPACE: &str = "functions";
 
     /// A Deployment of a function that asks for a board.
-    pub fn deployment(&self, function: Function) -> Result<Deployment> {
+    pub fn deployment(&self, function: Function, replicas: u32) -> Result<Deployment> {
         match self {
             Self::Modelled { functions, bitstreams, runtime, .. } => {
                 let program = functions.join(function.name()).display().to_string();
@@ -133,8 +173,10 @@ impl Stage {
                     .bitstreams(function.name())
                     .env("BITSTREAM", bitstream)
                     .env("PORT", FUNCTION_PORT.to_string())
+                    // It tells how long kernels waited for a slot.
+                    .env("OCL_PROFILE", "1")
                     .port(FUNCTION_PORT);
-                Ok(serde_json::from_value(workload.deployment(1))?)
+                Ok(serde_json::from_value(workload.deployment(replicas))?)
             }
             Self::Real { images, .. } => {
                 let mut pairs = Function::ALL.into_iter().zip(images);
@@ -142,7 +184,7 @@ impl Stage {
                     pairs.find(|(of, _)| *of == function).context("a function without an image")?;
                 RestrictedPod::function(function.name(), function, image.name())
                     .annotation("fpga-scheduling.io/bitstreams", function.name())
-                    .deployment(1)
+                    .deployment(replicas)
             }
         }
     }
@@ -195,6 +237,24 @@ impl Stage {
         Api::namespaced(self.client().clone(), self.namespace())
     }
 
+    /// Creates the Service by which the router finds a function's replicas.
+    pub async fn create_service(&self, function: Function) -> Result<()> {
+        match self {
+            Self::Modelled { router: Some(router), .. } => router.1.create_function(function.name()).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the router takes calls of a function; `None` without a router.
+    pub fn router_url(&self, function: Function) -> Option<String> {
+        match self {
+            Self::Modelled { router: Some(router), .. } => {
+                Some(router.0.url(self.namespace(), function.name()))
+            }
+            _ => None,
+        }
+    }
+
     /// The functions' pods.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client().clone(), self.namespace())
@@ -233,7 +293,10 @@ impl Stage {
     /// Fails with the end of the log if a program that should run has ended.
     pub fn check_running(&self) -> Result<()> {
         match self {
-            Self::Modelled { cluster, .. } => cluster.check_running(),
+            Self::Modelled { cluster, router, .. } => {
+                router.iter().try_for_each(|router| router.0.check_running())?;
+                cluster.check_running()
+            }
             Self::Real { cluster, .. } => cluster.check_running(),
         }
     }
@@ -241,7 +304,12 @@ impl Stage {
     /// Stops all programs.
     pub async fn stop(self) {
         match self {
-            Self::Modelled { cluster, .. } => cluster.stop().await,
+            Self::Modelled { cluster, router, .. } => {
+                if let Some(router) = router {
+                    router.0.stop().await;
+                }
+                cluster.stop().await;
+            }
             Self::Real { cluster, .. } => cluster.stop().await,
         }
     }

@@ -1,5 +1,6 @@
 //! The summary: calls, verified results, reconfigurations and placements.
 
+use super::figures::percentile;
 use super::invoker::{Counts, Tally};
 use super::snapshot::{Decision, Snapshot};
 use crate::functions::Function;
@@ -33,7 +34,7 @@ impl Summary {
         Self {
             weights: weights.to_owned(),
             counts: tally.counts(),
-            reconfigurations: last.nodes.iter().map(|node| node.reconfigurations).sum(),
+            reconfigurations: last.reconfigurations(),
             tasks: last.nodes.iter().map(|node| node.tasks).sum(),
             usage_ms: last.nodes.iter().map(|node| (node.name.clone(), node.usage_ms)).collect(),
             placements: Placements::of(decisions),
@@ -103,14 +104,6 @@ impl fmt::Display for Summary {
     }
 }
 
-fn percentile(values: &mut [Duration], percent: usize) -> Duration {
-    values.sort_unstable();
-    values
-        .get((values.len() * percent / 100).min(values.len().saturating_sub(1)))
-        .copied()
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,11 +125,5 @@ mod tests {
         let decisions = [decision("a", [1.0, 0.0]), decision("a", [0.0, 1.0]), decision("a", [0.0, 0.0])];
         let expected = Placements { all: 3, local: 1, elsewhere: 1, nowhere: 1 };
         assert_eq!(Placements::of(&decisions), expected);
-    }
-
-    #[test]
-    fn percentiles_of_few_values_exist() {
-        assert_eq!(percentile(&mut [], 99), Duration::ZERO);
-        assert_eq!(percentile(&mut [Duration::from_secs(1)], 99), Duration::from_secs(1));
     }
 }

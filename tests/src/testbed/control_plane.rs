@@ -82,6 +82,7 @@ impl ControlPlane {
             Identity::Extender,
             Identity::Collector,
             Identity::NodePlugin,
+            Identity::Router,
         ];
         let credentials = identities
             .into_iter()

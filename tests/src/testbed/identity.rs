@@ -22,6 +22,8 @@ pub enum Identity {
     Collector,
     /// The node plugin; all plugins share one service account, as in a DaemonSet.
     NodePlugin,
+    /// The endpoint picker.
+    Router,
     /// The kubelet of the named node.
     Node(String),
 }
@@ -37,6 +39,7 @@ impl Identity {
             Self::Extender => "fpga-scheduler-extender".into(),
             Self::Collector => "fpga-collector".into(),
             Self::NodePlugin => "fpga-node-plugin".into(),
+            Self::Router => "fpga-router".into(),
             Self::Node(name) => format!("node-{name}"),
         }
     }
@@ -49,6 +52,7 @@ impl Identity {
             Self::Extender => "system:serviceaccount:kube-fpga:fpga-scheduler-extender".into(),
             Self::Collector => "system:serviceaccount:kube-fpga:fpga-collector".into(),
             Self::NodePlugin => "system:serviceaccount:kube-fpga:fpga-node-plugin".into(),
+            Self::Router => "system:serviceaccount:kube-fpga:fpga-router".into(),
             Self::Node(name) => format!("system:node:{name}"),
         }
     }
@@ -57,7 +61,7 @@ impl Identity {
         match self {
             Self::Admin => "system:masters",
             Self::Scheduler | Self::ControllerManager => "",
-            Self::Extender | Self::Collector | Self::NodePlugin => {
+            Self::Extender | Self::Collector | Self::NodePlugin | Self::Router => {
                 "system:serviceaccounts,system:serviceaccounts:kube-fpga"
             }
             Self::Node(_) => "system:nodes",

@@ -27,6 +27,8 @@ pub struct Invocation {
     pub took: Duration,
     /// Time of the OpenCL part, as the function reports it.
     pub opencl: Option<Duration>,
+    /// Time from submitting the kernel to its start, as the function reports it.
+    pub waited: Option<Duration>,
     /// Body of the answer.
     pub output: Bytes,
 }
@@ -49,20 +51,31 @@ impl Case {
         Ok(Self { function, input: input.into(), expected })
     }
 
-    /// Sends the input to the function at `address` and checks the output.
+    /// Sends the input to the function's replica at `address` and checks the output.
     ///
     /// # Errors
     /// No answer, another status than success (with the function's message), or a wrong output.
     pub async fn invoke(&self, http: &HttpClient, address: &str) -> Result<Invocation> {
-        let url = format!("http://{address}:{FUNCTION_PORT}/");
+        self.invoke_at(http, &format!("http://{address}:{FUNCTION_PORT}/")).await
+    }
+
+    /// Sends the input to the function at `url` and checks the output.
+    ///
+    /// # Errors
+    /// As [`Self::invoke`].
+    pub async fn invoke_at(&self, http: &HttpClient, url: &str) -> Result<Invocation> {
         let start = Instant::now();
-        let answer = http.post(&url, self.input.clone()).await?;
+        let answer = http.post(url, self.input.clone()).await?;
         let took = start.elapsed();
         if !answer.status.is_success() {
-            bail!("{} at {address} answered {}: {}", self.function, answer.status, answer.text().trim());
+            bail!("{} at {url} answered {}: {}", self.function, answer.status, answer.text().trim());
         }
         self.function.compare(&self.expected, &answer.body).context("the output is wrong")?;
-        let micros = answer.headers.get("x-opencl-us").and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok(Invocation { took, opencl: micros.map(Duration::from_micros), output: answer.body })
+        let time = |header| {
+            let micros = answer.headers.get(header).and_then(|value| value.to_str().ok()?.parse().ok());
+            micros.map(Duration::from_micros)
+        };
+        let (opencl, waited) = (time("x-opencl-us"), time("x-opencl-wait-us"));
+        Ok(Invocation { took, opencl, waited, output: answer.body })
     }
 }

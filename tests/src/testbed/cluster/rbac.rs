@@ -13,5 +13,5 @@ const KINDS: [&str; 6] =
 /// # Errors
 /// The API server refuses an object.
 pub async fn grant(plane: &ControlPlane) -> Result<()> {
-    manifests::apply_kinds(plane, "pocl", &KINDS).await.map(drop)
+    manifests::apply_kinds(plane, "router", &KINDS).await.map(drop)
 }
