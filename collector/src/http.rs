@@ -74,7 +74,7 @@ impl App {
         let reports = Router::new()
             .route("/v1/events", post(events))
             .route("/v1/devices/{id}", put(device).delete(device_gone))
-            .route("/v1/plugin", put(plugin))
+            .route("/v1/plugin", put(plugin).delete(plugin_leaves))
             .route("/v1/state", get(state))
             .layer(middleware::from_fn_with_state(guard, peers::guard));
         let all = probes.clone().merge(reports);
@@ -201,6 +201,11 @@ async fn plugin(State(app): State<App>, request: Request) -> Response {
         Ok(Json(json!({})))
     };
     app.answer(result.await)
+}
+
+async fn plugin_leaves(State(app): State<App>) -> Response {
+    let left = app.owner.plugin_leaves().await.map_err(Refused::from);
+    app.answer(left.map(|()| Json(json!({}))))
 }
 
 async fn state(State(app): State<App>) -> Response {

@@ -9,7 +9,7 @@ use crate::checkpoint::frame::Source;
 use crate::checkpoint::{Checkpoint, Recovered, is_full};
 use crate::clock::Clock;
 use crate::metrics::{EventResult, Metrics};
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Presence};
 use crate::state::{Counted, NoRoom, Record, Silence, State};
 use fpga_core::device::DeviceStatus;
 use fpga_core::node_state::NodeState;
@@ -87,6 +87,9 @@ pub fn start(
     };
     let now = owner.now();
     owner.state.hear_all(now);
+    if owner.state.plugin() == Presence::Known {
+        owner.plugin.expect(Instant::now());
+    }
     let boot = Record::Boot(owner.state.version().boot.saturating_add(1));
     owner.record(&boot, now).map_err(io::Error::other)?;
     match owner.checkpoint.commit() {
@@ -120,7 +123,7 @@ impl Owner {
             };
             let now = self.now();
             self.tick(now);
-            self.tell_of_plugin();
+            self.take_plugin(now);
             for command in first.into_iter().chain(receiver.try_iter()) {
                 next = self.take(command, now);
                 if next == Next::Stop
@@ -178,7 +181,12 @@ impl Owner {
             }
             Command::Plugin { report, reply } => {
                 self.plugin.reports(report, Instant::now());
-                self.tell_of_plugin();
+                self.take_plugin(now);
+                answer(reply, Ok(()));
+            }
+            Command::PluginLeaves { reply } => {
+                self.plugin.leaves(Instant::now());
+                self.take_plugin(now);
                 answer(reply, Ok(()));
             }
             Command::Events { report, reply } => match self.take_events(report, now) {
@@ -211,10 +219,16 @@ impl Owner {
         NodeState { plugin: self.plugin.state(Instant::now()), ..state }
     }
 
-    /// Makes the publication look at the state if the node plugin's part of it has changed.
-    fn tell_of_plugin(&mut self) {
-        if self.plugin.has_changed(Instant::now()) {
+    /// Makes the publication look at the state if the node plugin's part of it has changed, and records whether there
+    /// is a plugin.
+    fn take_plugin(&mut self, wall: WallTime) {
+        let now = Instant::now();
+        if self.plugin.has_changed(now) {
             self.changes.send_modify(|changes| *changes += 1);
+        }
+        let presence = self.plugin.presence(now);
+        if presence != self.state.plugin() {
+            self.note(&Record::Plugin(presence), wall);
         }
     }
 
@@ -239,6 +253,10 @@ impl Owner {
     /// Takes over the node's annotation if the state is new and holds less. This is the fallback where the checkpoint
     /// is lost. The annotation can be read again, so this needs no disk.
     fn take_annotation(&mut self, seen: NodeState, now: WallTime) {
+        if seen.plugin.is_some() {
+            self.plugin.expect(Instant::now());
+            self.take_plugin(now);
+        }
         if seen.version() > self.state.version() {
             self.note(&Record::Boot(seen.boot.saturating_add(1)), now);
         }

@@ -4,6 +4,7 @@
 //! Callers pass wall times. Inside, every moment lies on the [`Timeline`], so a step of the wall clock makes no
 //! device silent, no reporter forgotten, and no task old.
 
+use crate::plugin::Presence;
 use crate::timeline::{ClockStep, Timeline};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
@@ -34,6 +35,9 @@ pub struct State {
     /// Whether events were counted, here or in an annotation that was taken over. While none were, an annotation
     /// holds more than this state: devices report their own status anew, but counted events are not sent again.
     touched: bool,
+    /// Absent in old checkpoints.
+    #[serde(default)]
+    plugin: Presence,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +61,8 @@ pub enum Record {
     Seed(Box<NodeState>),
     /// The collector has started, with this boot number.
     Boot(u64),
+    /// A node plugin has reported for the first time, or is forgotten.
+    Plugin(Presence),
 }
 
 /// The result of counting a request's events.
@@ -100,6 +106,7 @@ impl State {
             boot: 0,
             seq: 0,
             touched: false,
+            plugin: Presence::Unknown,
         })
     }
 
@@ -179,6 +186,7 @@ impl State {
                 self.boot = *boot;
                 self.seq = 0;
             }
+            Record::Plugin(presence) => self.plugin = *presence,
         }
         Counted::default()
     }
@@ -237,6 +245,11 @@ impl State {
     /// Whether no events have been counted, so that an annotation holds more than this state.
     pub fn is_untouched(&self) -> bool {
         !self.touched
+    }
+
+    /// Whether the node has a plugin.
+    pub fn plugin(&self) -> Presence {
+        self.plugin
     }
 
     /// Number of steps of the wall clock.

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{PROGRAM, event, now_ms, start_collector, start_collector_with};
-use fpga_collector::testing::{DEADLINE, try_request, try_request_unix, wait_until};
+use fpga_collector::testing::{Collector, DEADLINE, try_request, try_request_unix, wait_until};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -95,6 +95,28 @@ fn the_node_plugins_report_stands_in_the_state_and_is_late_without_the_next_one(
     wait_until("the plugin is in time", || {
         put(&report.to_string()).status == 200 && collector.state()["plugin"].get("late").is_none()
     });
+}
+
+#[test]
+fn a_plugin_that_leaves_is_late_at_once_and_after_a_restart_until_it_reports() {
+    let dir = tempfile::tempdir().unwrap();
+    let collector = start_collector(dir.path());
+    let report = json!({"boards": {"dm0": [3, 16]}}).to_string();
+    let put = |collector: &Collector| {
+        assert_eq!(collector.request("PUT", "/v1/plugin", report.as_bytes()).status, 200);
+        assert_eq!(collector.state()["plugin"].get("late"), None);
+    };
+    put(&collector);
+    assert_eq!(collector.request("DELETE", "/v1/plugin", b"").status, 200);
+    assert_eq!(collector.state()["plugin"]["late"], json!(true));
+    put(&collector);
+    collector.kill();
+    let collector = start_collector(dir.path());
+    assert_eq!(collector.state()["plugin"]["late"], json!(true), "it may have ended meanwhile");
+    assert_eq!(collector.terminate().code(), Some(0));
+    let collector = start_collector(dir.path());
+    assert_eq!(collector.state()["plugin"]["late"], json!(true));
+    put(&collector);
 }
 
 #[test]

@@ -24,8 +24,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::signal::unix::SignalKind;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tracing::info;
 
 const EXAMPLES: &str = "Example, as the DaemonSet does it:
@@ -113,8 +115,8 @@ pub struct Args {
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// Time after SIGTERM in which pods that are already bound to the node still get their boards, while the extender
-    /// places no new ones there. SIGINT or a second signal ends it.
+    /// Time after SIGTERM, and after the collector has been told, in which pods that are already bound to the node still
+    /// get their boards, while the extender places no new ones there. SIGINT or a second signal ends it.
     #[arg(long, env = "FPGA_SHUTDOWN_DELAY", default_value = "5s", value_parser = fpga_net::duration::parse)]
     shutdown_delay: Duration,
 
@@ -179,15 +181,26 @@ impl Args {
             tasks.spawn(probes::serve(listener, Arc::clone(&plugin)));
         }
         tasks.spawn(boards::watch(layout, self.collector.clone(), boards_sender));
-        let (leaving, leaves) = oneshot::channel();
-        tasks.spawn(report::run(Arc::clone(&plugin), self.collector.clone(), leaves));
-        tasks.spawn(revocation::run(plugin));
+        tasks.spawn(revocation::run(Arc::clone(&plugin)));
         info!(node = self.node_name, collector = %self.collector, "The plugin starts");
-        tokio::select! {
-            // No task ends by itself.
+        // No task ends by itself.
+        let signal = tokio::select! {
             ended = tasks.join_next() => bail!("a task of the plugin has ended: {ended:?}"),
-            // Without reports the extender rejects the node before the kubelet sees the end.
-            () = signals.until_ports_close(self.shutdown_delay, || drop(leaving)) => {}
+            never = report::run(plugin, self.collector.clone()) => match never {},
+            signal = signals.next() => signal,
+        };
+        if signal == SignalKind::terminate() && !self.shutdown_delay.is_zero() {
+            info!(delay = ?self.shutdown_delay, "About to end: pods that are bound still get their boards");
+            // The extender rejects the node from the collector's next word on, before the kubelet sees the end.
+            let left = async {
+                report::leave(&self.collector).await;
+                sleep(self.shutdown_delay).await;
+            };
+            tokio::select! {
+                ended = tasks.join_next() => bail!("a task of the plugin has ended: {ended:?}"),
+                () = left => {}
+                _ = signals.next() => {}
+            }
         }
         info!("The plugin ends; containers keep their boards");
         Ok(())

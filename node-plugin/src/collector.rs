@@ -56,6 +56,14 @@ pub(crate) async fn report(endpoint: &Endpoint, report: &PluginReport) -> Result
     ask(endpoint, Method::PUT, "/v1/plugin", body.into()).await.map(drop)
 }
 
+/// Tells the collector that this plugin ends.
+///
+/// # Errors
+/// [`CollectorError`], if the collector does not take it.
+pub(crate) async fn leave(endpoint: &Endpoint) -> Result<(), CollectorError> {
+    ask(endpoint, Method::DELETE, "/v1/plugin", Bytes::new()).await.map(drop)
+}
+
 async fn ask(endpoint: &Endpoint, method: Method, path: &str, body: Bytes) -> Result<Bytes, CollectorError> {
     let unreachable = |reason: String| CollectorError::Unreachable { endpoint: endpoint.clone(), reason };
     let request =

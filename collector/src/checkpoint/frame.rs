@@ -49,6 +49,7 @@ pub fn encode(source: Source<'_>, at: WallTime, journal: &mut Vec<u8>) -> Result
                 Record::Clock(step) => (b'C', serde_json::to_vec(step)?),
                 Record::Seed(state) => (b'S', serde_json::to_vec(state)?),
                 Record::Boot(boot) => (b'B', serde_json::to_vec(boot)?),
+                Record::Plugin(presence) => (b'P', serde_json::to_vec(presence)?),
             };
             made = json;
             (kind, made.as_slice())
@@ -89,6 +90,7 @@ pub fn decode(journal: &[u8]) -> Option<(Record, WallTime, usize)> {
         b'C' => Record::Clock(serde_json::from_slice(body).ok()?),
         b'S' => Record::Seed(serde_json::from_slice(body).ok()?),
         b'B' => Record::Boot(serde_json::from_slice(body).ok()?),
+        b'P' => Record::Plugin(serde_json::from_slice(body).ok()?),
         _ => return None,
     };
     Some((record, at, HEADER_BYTES + length))
@@ -121,6 +123,7 @@ const CRC_TABLE: [u32; 256] = {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plugin::Presence;
     use crate::timeline::ClockStep;
     use fpga_core::units::Millis;
 
@@ -140,6 +143,7 @@ mod tests {
             Record::Gone("dm0".to_owned()),
             Record::Clock(ClockStep::Back(Millis(7))),
             Record::Boot(8),
+            Record::Plugin(Presence::Known),
         ];
         for record in records {
             let mut journal = Vec::new();

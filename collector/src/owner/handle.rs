@@ -61,6 +61,7 @@ pub(super) enum Command {
     Device { status: Box<DeviceStatus>, reply: Reply<()> },
     Gone { id: String, reply: Reply<bool> },
     Plugin { report: PluginReport, reply: Reply<()> },
+    PluginLeaves { reply: Reply<()> },
     Measure { reply: Reply<NodeState> },
     Publish { reply: Reply<NodeState> },
     Seen { state: Box<NodeState>, reply: Reply<()> },
@@ -98,6 +99,14 @@ impl Handle {
     /// [`Refusal`] for the reason.
     pub async fn plugin(&self, report: PluginReport) -> Result<(), Refusal> {
         self.ask(|reply| Command::Plugin { report, reply }).await
+    }
+
+    /// Takes the node plugin's word that it ends.
+    ///
+    /// # Errors
+    /// [`Refusal`] for the reason.
+    pub async fn plugin_leaves(&self) -> Result<(), Refusal> {
+        self.ask(|reply| Command::PluginLeaves { reply }).await
     }
 
     /// The state now.

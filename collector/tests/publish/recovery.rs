@@ -3,7 +3,8 @@
 use crate::api_server::{mk_api, serve, write_kubeconfig};
 use crate::common::{now_ms, start_collector_with};
 use crate::{last, start, start_busy};
-use fpga_collector::testing::wait_until;
+use fpga_collector::testing::{Collector, wait_until};
+use fpga_core::node_state::{Heartbeat, NodeState};
 use serde_json::json;
 
 #[test]
@@ -67,4 +68,31 @@ fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_an
     let _back = serve(&address, &api);
     wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     assert_eq!(last(&api).unwrap().usage.0, 40);
+}
+
+#[test]
+fn where_the_checkpoint_is_lost_a_plugin_of_the_annotation_is_late_in_the_first_state_that_is_written() {
+    let api = mk_api();
+    let server = serve("127.0.0.1:0", &api);
+    let heartbeat = || last(&api)?.plugin.map(|plugin| plugin.heartbeat);
+    let report = |collector: &Collector| {
+        assert_eq!(collector.request("PUT", "/v1/plugin", br#"{"boards":{"dm0":[0,16]}}"#).status, 200);
+    };
+    let first_dir = tempfile::tempdir().unwrap();
+    let first = start(first_dir.path(), &server, &[]);
+    report(&first);
+    assert_eq!(first.terminate().code(), Some(0));
+    assert_eq!(heartbeat(), Some(Heartbeat::InTime));
+
+    let second_dir = tempfile::tempdir().unwrap();
+    let second = start(second_dir.path(), &server, &[]);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    let first_written = |(_, state): &(_, NodeState)| (state.boot == 2).then(|| state.plugin.clone());
+    let plugin = api.lock().unwrap().writes.iter().find_map(first_written).unwrap();
+    assert_eq!(plugin.map(|plugin| plugin.heartbeat), Some(Heartbeat::Late));
+    second.put_board();
+    wait_until("the plugin's return is published", || {
+        report(&second);
+        heartbeat() == Some(Heartbeat::InTime)
+    });
 }
