@@ -113,7 +113,7 @@ demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES
 	target/debug/fpga-demo
 
 .PHONY: bench
-bench: setup ## Measure: remote against native OpenCL, the extender, kube-scheduler with it (release build)
+bench: setup ## Measure: remote against native OpenCL, the extender, kube-scheduler with it, pods on real nodes (release build)
 	hack/bench.sh
 
 .PHONY: live-model

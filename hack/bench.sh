@@ -6,6 +6,8 @@
 #                                 --rows small,null --runtimes pocl: only that, in seconds. Other ARGS:
 #                                 target/release/fpga-bench opencl --help
 #   hack/bench.sh scheduling      extender, kube-scheduler with it, collectors, endpoint picker (16 minutes)
+#   hack/bench.sh ready           a pod with a board against the same pod without one, from creation to readiness, on real
+#                                 nodes; as root, on Linux (10 minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
@@ -14,8 +16,8 @@ readonly part=${1:-all}
 shift || true
 [ "$part" = opencl ] || [ $# -eq 0 ] || fail "only the part opencl takes arguments: hack/bench.sh opencl --rows small"
 case $part in
-    all | opencl | scheduling) ;;
-    *) fail "$part is no part of the benchmark; write opencl or scheduling" ;;
+    all | opencl | scheduling | ready) ;;
+    *) fail "$part is no part of the benchmark; write opencl, scheduling or ready" ;;
 esac
 
 opencl() {
@@ -65,5 +67,29 @@ scheduling() {
     target/release/fpga-bench waiting
 }
 
-[ "$part" = scheduling ] || opencl "$@"
-[ "$part" = opencl ] || scheduling
+ready() {
+    say "bench: building (release)"
+    cargo build --release -p fpga-scheduler-extender -p fpga-collector -p fpga-node-plugin -p fpga-device-manager \
+        -p fpga-opencl-icd
+    cargo build --release -p fpga-tests --bin fpga-bench
+    hack/control-plane.sh
+    hack/node.sh
+    hack/helm.sh
+
+    say "bench: pods with a board against pods without one, from creation to readiness"
+    target/release/fpga-bench ready
+}
+
+case $part in
+    opencl) opencl "$@" ;;
+    scheduling) scheduling ;;
+    ready)
+        hack/node-possible.sh
+        ready
+        ;;
+    all)
+        opencl
+        scheduling
+        if reason=$(hack/node-possible.sh); then ready; else say "bench: hack/bench.sh ready is left out: $reason"; fi
+        ;;
+esac

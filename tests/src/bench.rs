@@ -7,6 +7,7 @@ mod freshness;
 mod live_model;
 mod load;
 mod opencl;
+mod ready;
 mod report;
 mod throughput;
 mod waiting;
@@ -53,6 +54,7 @@ enum Command {
     Writes(writes::Args),
     Freshness(freshness::Args),
     Waiting(waiting::Args),
+    Ready(ready::Args),
     LiveModel(live_model::Args),
 }
 
@@ -93,6 +95,7 @@ impl Args {
                 Command::Writes(args) => args.run().await,
                 Command::Freshness(args) => args.run().await,
                 Command::Waiting(args) => args.run().await,
+                Command::Ready(args) => args.run().await,
                 Command::LiveModel(args) => args.run().await,
             }
         })

@@ -19,7 +19,7 @@ mod wishes;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::invoke::Case;
-use fpga_tests::testbed::real_node::{Boards, Image, RealNode, RealNodeSpec, RunMount, leftovers};
+use fpga_tests::testbed::real_node::{Boards, RealNode, RealNodeSpec, RunMount, leftovers};
 use fpga_tests::testbed::restricted::{self, RestrictedPod};
 use fpga_tests::testbed::{artifacts, programs, wait};
 use k8s_openapi::api::core::v1::Pod;
@@ -34,8 +34,7 @@ const LONG: Duration = Duration::from_secs(60);
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn pods_in_restricted_namespaces_become_ready_on_two_real_nodes_and_nothing_stays_behind() {
     let plane = start_plane(&["n1", "n2"]).await;
-    let program = artifacts::node_images().unwrap().join("pause");
-    let image = Image::new("localhost/idle:1", "/idle").file("/idle", program);
+    let image = restricted::idle_image().unwrap();
     let spec = |name, index, run_mount| RealNodeSpec {
         run_mount,
         images: vec![image.clone()],

@@ -193,6 +193,15 @@ impl RestrictedPod {
     }
 }
 
+/// An image whose program waits for the end and does nothing else.
+///
+/// # Errors
+/// The program does not build.
+pub fn idle_image() -> Result<Image> {
+    let program = artifacts::node_images()?.join("pause");
+    Ok(Image::new("localhost/idle:1", "/idle").file("/idle", program))
+}
+
 /// An image with a function of tests/functions and the libraries that it and an OpenCL driver need, but with no OpenCL
 /// driver.
 ///

@@ -7,7 +7,7 @@ use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::{Image, RunMount, shipped_images};
 use fpga_tests::testbed::restricted::{self, RestrictedPod, is_ready};
-use fpga_tests::testbed::{artifacts, wait};
+use fpga_tests::testbed::wait;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -112,8 +112,7 @@ impl Seen {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn pods_are_bound_and_none_fails_while_helm_upgrades_and_rolls_back_every_part() {
-    let idle = Image::new("localhost/idle:1", "/idle")
-        .file("/idle", artifacts::node_images().unwrap().join("pause"));
+    let idle = restricted::idle_image().unwrap();
     let sobel = sobel_image();
     let nodes = [("n1", RunMount::Executable), ("n2", RunMount::NoExec)];
     let cluster = RealCluster::start(RealClusterSpec {
