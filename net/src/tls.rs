@@ -12,7 +12,7 @@ mod provider;
 mod server;
 
 pub use client::{ClientFiles, ConnectError};
-pub use expiry::expires;
+pub use expiry::{expires, pem_expires};
 pub use files::TlsError;
 pub use names::dns_names;
 pub use server::{Expiry, HandshakeError, Reload, ServerFiles, ServerTls};

@@ -9,6 +9,7 @@ use crate::config::watch::POLL_INTERVAL;
 use crate::in_use::InUseArgs;
 use crate::ports::{PortArgs, Routers};
 use crate::record::RecordArgs;
+use crate::renewal::RenewArgs;
 use crate::replay::{self, ReplayArgs};
 use crate::routes::{self, Routes};
 use crate::rules_args::{PRECEDENCE, RulesArgs};
@@ -64,6 +65,11 @@ enum Command {
     Replay(Box<ReplayArgs>),
     /// Fails and names them while pods hold boards. The chart asks before it is uninstalled.
     InUse(InUseArgs),
+    /// Replaces the certificate of the port for streams before it ends. The chart runs it every day.
+    #[command(
+        after_help = "Example: fpga-scheduler-extender renew-certificate --namespace kube-fpga --names fpga-scheduler-extender.kube-fpga.svc"
+    )]
+    RenewCertificate(RenewArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -119,6 +125,7 @@ impl Args {
         let args = match command {
             Some(Command::Replay(args)) => return args.run(),
             Some(Command::InUse(args)) => return args.run(),
+            Some(Command::RenewCertificate(args)) => return args.run(),
             Some(Command::Serve(args)) => *args,
             None => serve,
         };
@@ -298,7 +305,9 @@ mod tests {
         let args = Args::try_parse_from(std::iter::once("x").chain(args.iter().copied()))?;
         Ok(match args.command {
             Some(Command::Serve(args)) => *args,
-            Some(Command::Replay(_) | Command::InUse(_)) => unreachable!("no test asks for it"),
+            Some(Command::Replay(_) | Command::InUse(_) | Command::RenewCertificate(_)) => {
+                unreachable!("no test asks for it")
+            }
             None => args.serve,
         })
     }

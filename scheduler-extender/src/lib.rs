@@ -26,6 +26,7 @@ mod pod_reflector;
 pub mod ports;
 pub mod record;
 mod reflector;
+mod renewal;
 mod replay;
 mod response;
 pub mod routes;

@@ -1,19 +1,24 @@
-//! Streams with the identities of the manifests: certificates of manifests/certificates.sh, and tokens that a real
-//! API server creates for pods and checks. A collector reports for the node of its pod and for no other node.
+//! Streams with the identities of the manifests: certificates of manifests/certificates.sh or of the chart, and tokens that
+//! a real API server creates for pods and checks. A collector reports for the node of its pod and for no other node.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
 use fpga_tests::testbed::cluster::rbac;
 use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::helm;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::manifests;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::{programs, wait};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::batch::v1::CronJob;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,6 +37,7 @@ struct Bed {
 }
 
 impl Bed {
+    /// A bed with the certificates of manifests/certificates.sh.
     async fn start() -> Self {
         let plane = ControlPlane::start(&[]).await.unwrap();
         let host = plane.network().control_plane();
@@ -41,6 +47,31 @@ impl Bed {
         let file = plane.run_dir().path().join("certificates.yaml");
         std::fs::write(&file, objects).unwrap();
         kubectl(&plane, &["apply", "--validate=strict", "-f", file.to_str().unwrap()]).await;
+        Self::with_certificates(plane, authority).await
+    }
+
+    /// A bed with the certificates that Helm makes, which end in a day.
+    async fn with_chart() -> Self {
+        let plane = ControlPlane::start(&[]).await.unwrap();
+        rbac::grant(&plane).await.unwrap();
+        let address = format!("certificates.addresses[0]={}", plane.network().control_plane());
+        let settings = [address.as_str(), "certificates.days=1"];
+        for template in ["certificates", "certificate-renewal"] {
+            let objects = helm::template(&format!("templates/{template}.yaml"), &settings).unwrap();
+            let file = plane.run_dir().path().join(format!("{template}.yaml"));
+            std::fs::write(&file, objects).unwrap();
+            kubectl(&plane, &["apply", "--validate=strict", "-f", file.to_str().unwrap()]).await;
+        }
+        let folder = plane.run_dir().path().join("mounted");
+        std::fs::create_dir(&folder).unwrap();
+        mount_authorities(&plane, &folder).await;
+        mount_certificate(&plane, &folder).await;
+        Self::with_certificates(plane, folder).await
+    }
+
+    /// A bed whose extender has the certificate of this folder.
+    async fn with_certificates(plane: ControlPlane, authority: PathBuf) -> Self {
+        let host = plane.network().control_plane();
         let nodes: Api<Node> = Api::all(plane.client().clone());
         for name in ["mine", "other"] {
             let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
@@ -115,6 +146,11 @@ impl Bed {
         nodes.any(|shown| shown["name"] == node && shown["source"] == "stream")
     }
 
+    /// Number of open streams.
+    async fn streams(&self) -> anyhow::Result<f64> {
+        Ok(self.http.get(&self.url("/metrics")).await?.metric("fpga_extender_streams"))
+    }
+
     async fn until_refused(&self, reason: &str, least: f64) {
         let name = format!("fpga_extender_streams_refused_total{{reason=\"{reason}\"}}");
         wait::until(&name, LONG, async || {
@@ -125,6 +161,46 @@ impl Bed {
         .await
         .unwrap_or_else(|error| panic!("{error:#}\n{}", self.extender.log_tail()));
     }
+}
+
+/// Puts the authorities of the cluster where a kubelet mounts them.
+async fn mount_authorities(plane: &ControlPlane, folder: &Path) {
+    std::fs::write(folder.join("ca.crt"), authorities(plane).await).unwrap();
+}
+
+/// The authorities that collectors trust.
+async fn authorities(plane: &ControlPlane) -> String {
+    let maps: Api<ConfigMap> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    maps.get("fpga-stream-ca").await.unwrap().data.unwrap().remove("ca.crt").unwrap()
+}
+
+/// Puts the extender's certificate where a kubelet mounts it.
+async fn mount_certificate(plane: &ControlPlane, folder: &Path) {
+    for (file, content) in certificate(plane).await {
+        std::fs::write(folder.join(file), content.0).unwrap();
+    }
+}
+
+/// The extender's certificate and key.
+async fn certificate(plane: &ControlPlane) -> BTreeMap<String, ByteString> {
+    let secrets: Api<Secret> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    secrets.get("fpga-stream-tls").await.unwrap().data.unwrap()
+}
+
+/// The command of the chart's `CronJob`, with the rights of its account.
+async fn renewal(plane: &ControlPlane) -> tokio::process::Command {
+    let jobs: Api<CronJob> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    let job = jobs.get("fpga-certificate-renewal").await.unwrap();
+    let pod = job.spec.job_template.spec.unwrap().template.spec.unwrap();
+    let account = pod.service_account_name.unwrap();
+    let token = manifests::token(plane.client(), &account, None).await.unwrap();
+    let kubeconfig = plane.run_dir().path().join("renewal.kubeconfig");
+    let text = serde_json::to_string(&manifests::kubeconfig(plane, &token).unwrap()).unwrap();
+    std::fs::write(&kubeconfig, text).unwrap();
+    let mut command = tokio::process::Command::new(programs::built("fpga-scheduler-extender").unwrap());
+    command.args(pod.containers[0].args.iter().flatten()).env("FPGA_KUBECONFIG", kubeconfig);
+    command.kill_on_drop(true);
+    command
 }
 
 /// The output of manifests/certificates.sh.
@@ -212,6 +288,53 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     })
     .await
     .unwrap();
+    assert!(bed.extender.stop(LONG).await.success());
+    bed.plane.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connect_at_every_moment() {
+    let bed = Bed::with_chart().await;
+    let (plane, folder) = (&bed.plane, &bed.authority);
+    bed.create_pod("on-mine", "mine").await;
+    let token = bed.token(Some("on-mine"), AUDIENCE).await;
+    let connects = async |when: &str| {
+        let collector = bed.start_collector("mine", &token).await;
+        wait::until(when, LONG, async || Ok((bed.streams().await? > 0.5).then_some(())))
+            .await
+            .unwrap_or_else(|error| {
+                panic!("{error:#}\n{}\n{}", bed.extender.log_tail(), collector.log_tail())
+            });
+        collector.kill().await;
+        wait::until("the stream to end", LONG, async || Ok((bed.streams().await? < 0.5).then_some(())))
+            .await
+            .unwrap();
+    };
+    connects("a stream with the certificate of Helm").await;
+
+    let (old_authority, old_certificate) = (authorities(plane).await, certificate(plane).await);
+    let mut renewing = renewal(plane).await.env("FPGA_CERTIFICATE_SPREAD", "10s").spawn().unwrap();
+    wait::until("the new authority", LONG, async || {
+        Ok((authorities(plane).await != old_authority).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert!(authorities(plane).await.contains(old_authority.trim()), "both are trusted");
+    assert_eq!(certificate(plane).await, old_certificate, "collectors hear of the authority first");
+    mount_authorities(plane, folder).await;
+    connects("a stream with the old certificate and both authorities").await;
+
+    assert!(renewing.wait().await.unwrap().success());
+    assert_ne!(certificate(plane).await["tls.key"], old_certificate["tls.key"]);
+    mount_certificate(plane, folder).await;
+    wait::until("the extender to take the certificate", LONG, async || {
+        let text = bed.http.get(&bed.url("/metrics")).await?.text();
+        let line = "fpga_extender_certificate_reloads_total{port=\"stream\",outcome=\"loaded\"} ";
+        Ok(text.lines().any(|shown| shown.starts_with(line)).then_some(()))
+    })
+    .await
+    .unwrap();
+    connects("a stream with the new certificate").await;
     assert!(bed.extender.stop(LONG).await.success());
     bed.plane.stop().await;
 }

@@ -72,6 +72,13 @@ capabilities:
 {{/* The name of the Service by which collectors stream to pickers, likewise. */}}
 {{- define "routerStreamsHost" -}}fpga-router-streams.{{ .Release.Namespace }}.svc{{- end }}
 
+{{/* The DNS names in that certificate. */}}
+{{- define "certificateNames" -}}
+{{- $host := include "extenderHost" . }}
+{{- $router := include "routerStreamsHost" . }}
+{{- list $host (printf "%s.cluster.local" $host) $router (printf "%s.cluster.local" $router) | toJson }}
+{{- end }}
+
 {{/* Where collectors and node plugins run. */}}
 {{- define "nodesWithBoards" -}}
 affinity:

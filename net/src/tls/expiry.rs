@@ -4,6 +4,7 @@
 //! rustls.
 
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
@@ -28,6 +29,12 @@ pub fn expires(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_not_before, _, rest) = element(validity)?;
     let (tag, not_after, _) = element(rest)?;
     seconds(tag, not_after)
+}
+
+/// When the first certificate of a PEM text expires, in seconds since the epoch; `None` if no date can be read.
+#[must_use]
+pub fn pem_expires(pem: &[u8]) -> Option<i64> {
+    expires(&CertificateDer::from_pem_slice(pem).ok()?)
 }
 
 /// The first element of `der`: its tag, its content, and what follows.

@@ -4,11 +4,15 @@ use super::LONG;
 use super::site::{delete, ready, sobel_image};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::any_cluster::AnyCluster;
+use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::RunMount;
 use fpga_tests::testbed::restricted::{self, RestrictedPod};
 use fpga_tests::testbed::wait;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -45,6 +49,26 @@ fn running_program(process: &Path) -> Option<Running> {
         capabilities: field("CapEff:")?.trim_start_matches('0').to_owned(),
         root_is_read_only: root.split(' ').nth(5)?.split(',').any(|option| option == "ro"),
     })
+}
+
+/// Runs the `CronJob` for certificates now, whose certificate is new, so that there is nothing to do.
+async fn renewal_runs(cluster: &RealCluster) {
+    const NAME: &str = "renewal-now";
+    let client = cluster.plane().client();
+    let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), NAMESPACE);
+    let template = cron_jobs.get("fpga-certificate-renewal").await.unwrap().spec.job_template;
+    let jobs: Api<Job> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut job = Job { spec: template.spec, ..Job::default() };
+    job.metadata.name = Some(NAME.to_owned());
+    jobs.create(&PostParams::default(), &job).await.unwrap();
+    wait::until("the renewal to succeed", LONG, async || {
+        let status = jobs.get(NAME).await?.status.unwrap_or_default();
+        anyhow::ensure!(status.failed.is_none(), "{status:?}");
+        Ok(status.succeeded)
+    })
+    .await
+    .unwrap();
+    jobs.delete(NAME, &DeleteParams::background()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,6 +120,7 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
     )
     .unwrap();
 
+    renewal_runs(&cluster).await;
     cluster.uninstall().await.expect_err("pods hold boards");
     for node in cluster.nodes() {
         delete(&pods, &format!("sobel-on-{}", node.name())).await;
