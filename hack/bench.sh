@@ -69,8 +69,8 @@ scheduling() {
 
 ready() {
     say "bench: building (release)"
-    cargo build --release -p fpga-scheduler-extender -p fpga-collector -p fpga-node-plugin -p fpga-device-manager \
-        -p fpga-opencl-icd
+    cargo build --release -p fpga-scheduler-extender -p fpga-collector -p fpga-node-plugin -p fpga-endpoint-picker \
+        -p fpga-device-manager -p fpga-opencl-icd
     cargo build --release -p fpga-tests --bin fpga-bench
     hack/control-plane.sh
     hack/node.sh
