@@ -61,6 +61,10 @@ promtool: ## Get promtool, which checks the chart's alerts (22 MB, once; PROMTOO
 musl: ## Get the loader of musl for a test (0.4 MB, once)
 	@hack/musl.sh
 
+.PHONY: gateway-api
+gateway-api: ## Get the definitions of the Gateway API and its like for the tests (16 MB, once)
+	@hack/gateway-api.sh
+
 .PHONY: manifests
 manifests: helm ## Render the chart into manifests/rendered
 	@hack/manifests.sh
@@ -91,7 +95,7 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane helm registry envoy promtool musl lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm registry envoy promtool musl gateway-api lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \

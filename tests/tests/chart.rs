@@ -229,9 +229,15 @@ async fn envoy_takes_its_configuration_whatever_the_values_say() {
         assert!(well, "{text}");
         let folder = envoy_configuration(&text);
         std::fs::write(folder.path().join("endpoints.json"), "{}").unwrap();
+        // The arguments of Envoy's container, which are a list of lines.
+        let arguments = text.split("command: [envoy]").nth(1).unwrap().split("args:\n").nth(1).unwrap();
+        let arguments = arguments.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        let arguments =
+            arguments.map_while(|line| line.strip_prefix("- ")).map(|text| text.trim_matches('"'));
+        let at = format!("{}/", folder.path().display());
         let output = tokio::process::Command::new(envoy_program())
-            .args(["--mode", "validate", "--log-level", "warning", "--config-path"])
-            .arg(folder.path().join("envoy.yaml"))
+            .args(["--mode", "validate"])
+            .args(arguments.map(|argument| argument.replace("/config/", &at)))
             .output()
             .await
             .unwrap();
@@ -308,6 +314,8 @@ async fn pods_that_ask_for_a_board_get_our_scheduler_and_pods_that_would_pass_us
     for (wrong, because, line) in [
         (label("fpga-scheduling.io/fpga-vendor"), "has the label fpga-scheduling.io/fpga-vendor", line),
         (label("fpga-scheduling.io/board"), "has the label fpga-scheduling.io/board", line),
+        // No number, so that nothing is asked for.
+        (label("fpga-scheduling.io/accelerated"), "has the label fpga-scheduling.io/accelerated", line),
         (init, "an init container can't have a board", "restartPolicy: Always"),
         (host_path("/run/fpga"), "folders of kube-fpga", line),
         (host_path("/var//run//fpga/claims"), "folders of kube-fpga", line),
@@ -525,5 +533,33 @@ async fn helm_does_not_uninstall_while_a_pod_holds_a_board() {
     let again = ["install", RELEASE, "manifests/chart", "--namespace", NAMESPACE];
     let (well, text) = helm(Some(&plane), &again).await;
     assert!(well, "{text}");
+    plane.stop().await;
+}
+
+#[tokio::test]
+async fn functions_of_openfaas_and_knative_get_a_board_as_their_controllers_deploy_them() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    install(&plane, &[]).await;
+    for (file, namespace, container) in
+        [("openfaas", "openfaas-fn", "sobel"), ("knative", "fpga-functions", "user-container")]
+    {
+        kubectl(&plane, &["create", "namespace", namespace]).await.unwrap();
+        let deployment = repository().join(format!("tests/platforms/{file}.yaml"));
+        let apply = ["apply", "--server-side", "--validate=strict", "-f", deployment.to_str().unwrap()];
+        kubectl(&plane, &apply).await.unwrap();
+        let pods: Api<Pod> = Api::namespaced(plane.client().clone(), namespace);
+        let pod = wait::until("the function's pod", LONG, async || {
+            Ok(pods.list(&ListParams::default()).await?.items.pop())
+        });
+        let spec = pod.await.unwrap().spec.unwrap();
+        assert_eq!(spec.scheduler_name.as_deref(), Some("kube-fpga"), "{file}");
+        let asking = spec.containers.iter().find(|one| one.name == container).unwrap();
+        let resources = asking.resources.clone().unwrap();
+        for quantities in [resources.limits, resources.requests] {
+            assert_eq!(quantities.unwrap()["fpga-scheduling.io/accelerated"].0, "1", "{file}");
+        }
+    }
+    let service = repository().join("manifests/examples/openfaas/service.yaml");
+    kubectl(&plane, &["apply", "--validate=strict", "-f", service.to_str().unwrap()]).await.unwrap();
     plane.stop().await;
 }

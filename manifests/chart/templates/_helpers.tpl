@@ -115,6 +115,12 @@ authorizer.group("fpga-scheduling.io").resource({{ .right | quote }}){{ .in }}.c
   || has(c.resources.requests) && c.resources.requests.exists(k, k in {{ .resources }})))
 {{- end }}
 
+{{/* CEL: whether a pod asks for boards by its label alone. */}}
+{{- define "asksByLabel" -}}
+has(object.metadata.labels) && "fpga-scheduling.io/accelerated" in object.metadata.labels
+&& object.metadata.labels["fpga-scheduling.io/accelerated"].matches("^[1-9][0-9]?$")
+{{- end }}
+
 {{/* How long sessions may go on when the device managers of a kind of boards end, in seconds. */}}
 {{- define "drainSeconds" -}}
 {{- if hasKey . "drainSeconds" }}{{ .drainSeconds }}{{ else }}30{{ end }}
