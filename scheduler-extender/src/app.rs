@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::expectations::Expectations;
 use crate::explain::Explanations;
 use crate::index::NodeIndex;
+use crate::library::LibraryIndex;
 use crate::metrics::Metrics;
 use crate::record::Recorder;
 use crate::settings::Policy;
@@ -22,6 +23,8 @@ pub struct App {
     pub index: Arc<NodeIndex>,
     /// Usage that is expected of pods placed a moment ago.
     pub expectations: Arc<Expectations>,
+    /// Bitstreams of the cluster.
+    pub library: Arc<LibraryIndex>,
     /// Configuration in force, which may change.
     pub config: Arc<Config>,
     /// Latest decisions, for people.
@@ -66,6 +69,7 @@ impl App {
         Self {
             index,
             expectations,
+            library: Arc::default(),
             config,
             explanations,
             recorder: None,
@@ -86,7 +90,7 @@ impl App {
         self
     }
 
-    /// Whether the extender knows all nodes, and with anti-herd all pods, and is not about to end. Once ready, the
+    /// Whether the extender knows all nodes and Bitstreams, and with anti-herd all pods, and is not about to end. Once ready, the
     /// extender stays ready when anti-herd is switched on later: a decision by measurements alone is better than
     /// none.
     #[must_use]
@@ -95,10 +99,16 @@ impl App {
             return false;
         }
         let needs_pods = || self.config.policy().rules.anti_herd == AntiHerd::On;
-        if self.index.is_synced() && (self.expectations.is_synced() || !needs_pods()) {
+        if self.knows_cluster() && (self.expectations.is_synced() || !needs_pods()) {
             self.was_ready.store(true, Ordering::Relaxed);
         }
         self.was_ready.load(Ordering::Relaxed)
+    }
+
+    /// Whether nodes and Bitstreams are known: without them no decision is possible.
+    #[must_use]
+    pub fn knows_cluster(&self) -> bool {
+        self.index.is_synced() && self.library.is_settled()
     }
 
     /// Makes [`Self::is_ready`] return false, so that no new client is sent here. Requests are still answered.

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::config::events::{self, PodArgs, SPACING};
 use crate::config::watch::POLL_INTERVAL;
 use crate::in_use::InUseArgs;
+use crate::library::{self, LibraryIndex};
 use crate::ports::{PortArgs, Routers};
 use crate::record::RecordArgs;
 use crate::renewal::RenewArgs;
@@ -82,6 +83,10 @@ struct ServeArgs {
     /// read:ADDRESS, metrics:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
+    /// Namespace whose Bitstreams all pods may name without writing the namespace, for example kube-fpga. A pod's own
+    /// namespace comes first.
+    #[arg(long, env = "FPGA_LIBRARY_NAMESPACE", value_name = "NAME")]
+    library_namespace: Option<String>,
     /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
@@ -139,6 +144,7 @@ impl ServeArgs {
         let Self {
             listen,
             ready_file,
+            library_namespace,
             kubeconfig,
             path_prefix,
             max_body_bytes,
@@ -175,6 +181,7 @@ impl ServeArgs {
         );
         let mut state = App::with_config(config, clock.clone()).with_bytes_in_flight(budget);
         state.recorder = record.start(&clock, &mut state.registry)?;
+        state.library = Arc::new(LibraryIndex::watched(library_namespace));
         let state = Arc::new(state);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
         let streams = {
@@ -210,6 +217,10 @@ impl ServeArgs {
             let (client, config) = (client.clone(), Arc::clone(&state.config));
             async move { events::run(client, pod, config.news(), &config.metrics().event_errors, SPACING).await }
         };
+        let bitstreams = {
+            let (client, state) = (client.clone(), Arc::clone(&state));
+            async move { library::run(client, &state.library, &state.metrics).await }
+        };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let port_metrics = state.metrics.ports.clone();
         let routers = Routers {
@@ -239,6 +250,7 @@ impl ServeArgs {
             () = ports.serve(routers, &port_metrics, stop, cut) => Ok(()),
             () = reflector => bail!("the watch on nodes ended"),
             () = pods => bail!("the watch on pods ended"),
+            () = bitstreams => bail!("the watch on Bitstreams ended"),
             () = config_watch => bail!("the watch on the configuration ended"),
             () = events => bail!("the events on the configuration ended"),
             ended = streams => {

@@ -5,6 +5,7 @@
 //!   collectors ─────────── stream ─────┐
 //!   API server ──watch──► reflector ──► index (memory) ◄── verbs ◄── wire ◄── HTTP ◄── kube-scheduler
 //!   API server ──watch──► pod_reflector ──► expectations ◄────┤
+//!   API server ──watch──► library (Bitstreams) ◄──────────────┤
 //!                                                            └──► fpga_core::decide
 //! ```
 //! Decisions read memory only: none calls the API server, and each reads the clock at most once. A restart loses
@@ -20,6 +21,7 @@ mod expectations;
 mod explain;
 mod in_use;
 pub mod index;
+pub mod library;
 pub mod metrics;
 mod placed_pod;
 mod pod_reflector;

@@ -167,6 +167,8 @@ pub struct Metrics {
     pub outdated_states: Counter,
     /// Failures of the watch on nodes.
     pub watch_errors: Counter,
+    /// Failures of the watches on Bitstreams and namespaces.
+    pub library_watch_errors: Counter,
     /// Metrics of the ports, for events before there is a request.
     pub ports: PortMetrics,
 }
@@ -191,6 +193,7 @@ impl Metrics {
             unreadable_states: Counter::default(),
             outdated_states: Counter::default(),
             watch_errors: Counter::default(),
+            library_watch_errors: Counter::default(),
             ports: PortMetrics::register(registry),
         };
         let help = "Time from a request's headers to its answer";
@@ -211,6 +214,11 @@ impl Metrics {
             ("unreadable_states", "Node states that can't be read", &metrics.unreadable_states),
             ("outdated_states", "Node states ignored for a newer one", &metrics.outdated_states),
             ("watch_errors", "Failures of the watch on nodes", &metrics.watch_errors),
+            (
+                "library_watch_errors",
+                "Failures of the watches on Bitstreams and namespaces",
+                &metrics.library_watch_errors,
+            ),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());

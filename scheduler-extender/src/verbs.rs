@@ -7,10 +7,12 @@ use crate::explain::{Considered, Decided, Decision, Names, PodName};
 use crate::index::{Node, Nodes as KnownNodes, Source};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
 use crate::record::{Item, Kept};
+use crate::settings::Policy;
 use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult, Reply, Writer,
 };
+use fpga_core::board_kind::BoardKind;
 use fpga_core::decide::{AntiHerd, Candidate, DecisionRules, NodeScore, filter_for, prioritize_expecting};
 use fpga_core::expected_load::{Expected, MAX_ASSUMED_NODES};
 use fpga_core::matching::Rejection;
@@ -47,8 +49,8 @@ pub enum Refusal {
         "requests in progress hold all the memory that they may have (--max-bytes-in-flight); try again later"
     )]
     Busy,
-    /// The nodes of the cluster are not known yet.
-    #[error("the nodes of the cluster are not known yet; try again when /readyz says ok")]
+    /// The nodes or the Bitstreams of the cluster are not known yet.
+    #[error("the nodes and Bitstreams of the cluster are not known yet; try again when /readyz says ok")]
     NotSynced,
     /// The answer can't be encoded.
     #[error("the answer can't be written: {0}")]
@@ -132,7 +134,7 @@ fn decide_filter(
 ) -> Result<Vec<Option<&'static str>>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
-    asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
+    asked.valid_on = valid_boards(app, pod, &asked, &policy);
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
     let verdicts =
@@ -176,7 +178,7 @@ fn decide_prioritize(
 ) -> Result<Vec<u32>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
-    asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
+    asked.valid_on = valid_boards(app, pod, &asked, &policy);
     let (rules, kind) = (&policy.rules, AskedKind::of(&asked));
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
@@ -225,7 +227,7 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
         Ok(Some(mut asked)) => {
             ensure_synced(app)?;
             let (at, policy) = (app.clock.read(), app.config.policy());
-            asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
+            asked.valid_on = valid_boards(app, &pod, &asked, &policy);
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
             let verdicts =
@@ -254,8 +256,13 @@ fn controller(pod: &Pod<'_>) -> Option<String> {
     pod.owner().map(|uid| fpga_core::node_state::controller(pod.namespace(), uid))
 }
 
+/// The boards that each of the pod's bitstreams is valid for, as its namespace sees them.
+fn valid_boards(app: &App, pod: &Pod<'_>, asked: &Requirement, policy: &Policy) -> Vec<Vec<BoardKind>> {
+    app.library.valid_boards(pod.namespace(), asked.all_bitstreams(), &policy.bitstreams)
+}
+
 fn ensure_synced(app: &App) -> Result<(), Refusal> {
-    if app.index.is_synced() { Ok(()) } else { Err(Refusal::NotSynced) }
+    if app.knows_cluster() { Ok(()) } else { Err(Refusal::NotSynced) }
 }
 
 fn candidates<'k>(found: &[Option<&'k Arc<Node>>]) -> Vec<Candidate<'k>> {

@@ -111,6 +111,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("scheduler.version=1.36", "/scheduler/version"),
         ("scheduler.name=default-scheduler", "/scheduler/name"),
         ("images.pullPolicy=always", "/images/pullPolicy"),
+        ("customResources.libraryNamespace=My_Library", "/customResources/libraryNamespace"),
         ("nodePlugin.instancesPerBoard=0", "/nodePlugin/instancesPerBoard"),
         ("nodePlugin.kubeletDir=kubelet", "/nodePlugin/kubeletDir"),
         ("boardKinds[0].drainSeconds=30s", "/boardKinds/0/drainSeconds"),
@@ -137,6 +138,7 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         ("monitoring.podMonitors=true".to_owned(), "kind: PodMonitor"),
         ("monitoring.alerts=true".to_owned(), "- alert: FpgaSchedulerHasNoLeader"),
         ("scheduler.qps=70".to_owned(), "burst: 140"),
+        ("customResources.libraryNamespace=bitstreams".to_owned(), "value: bitstreams"),
         ("resourceQuota.create=true".to_owned(), "kind: ResourceQuota"),
         (
             "images.registry=registry.example/team".to_owned(),

@@ -7,6 +7,8 @@
 use fpga_tests::testbed::cluster::{
     BoardSpec, Cluster, ClusterSpec, CollectorChoice, ExtenderAway, NodeCache,
 };
+use fpga_tests::testbed::manifests::kubectl;
+use fpga_tests::testbed::programs::repository;
 use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
 use k8s_openapi::api::core::v1::Event;
@@ -289,5 +291,84 @@ async fn garbage_is_answered_and_counted() {
     .unwrap();
     assert_eq!(bed.place("not-there", "sobel").await, "n3");
     bed.cluster.check_running().unwrap();
+    bed.cluster.stop().await;
+}
+
+/// A Bitstream for boards of this name.
+fn bitstream(namespace: &str, name: &str, board: &str, allowed: &str) -> Value {
+    json!({
+        "apiVersion": "fpga-scheduling.io/v1alpha1",
+        "kind": "Bitstream",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {
+            "allowedNamespaces": {"from": allowed},
+            "variants": [{
+                "vendor": "none", "board": board, "shell": "1.0", "bytes": 1,
+                "digest": format!("sha256:{}", "0a".repeat(32)),
+                "source": {"https": "https://files.example/bitstream"},
+            }],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
+    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &["--library-namespace", "kube-fpga"]).await;
+    let on = |board: &'static str, usage: u64| State { board: Some(board), ..State::used(usage) };
+    let states = [on("a10", 9_000), on("s10", 5_000), on("u250", 0)];
+    bed.publish(states).await;
+    // Without the library names are valid everywhere.
+    assert_eq!(bed.place("before", "sobel").await, "n3");
+
+    let plane = bed.cluster.plane();
+    let definitions = repository().join("manifests/chart/custom-resources");
+    kubectl(plane, &["apply", "--server-side", "-f", definitions.to_str().unwrap()]).await.unwrap();
+    kubectl(plane, &["create", "namespace", "other"]).await.unwrap();
+    let file = plane.run_dir().path().join("bitstream.json");
+    let apply = async |bitstream: Value| {
+        std::fs::write(&file, bitstream.to_string()).unwrap();
+        let apply = ["apply", "--server-side", "-f", file.to_str().unwrap()];
+        wait::until("the API server to take a Bitstream", LONG, async || {
+            kubectl(plane, &apply).await.map(Some)
+        })
+        .await
+        .unwrap();
+    };
+    apply(bitstream("kube-fpga", "sobel", "a10", "All")).await;
+    apply(bitstream("kube-fpga", "mm", "a10", "All")).await;
+    apply(bitstream("kube-fpga", "secret", "a10", "Same")).await;
+    apply(bitstream("default", "mm", "s10", "Same")).await;
+    apply(bitstream("other", "sobel", "u250", "All")).await;
+    // The extender looks for a resource that was not served every 30 s.
+    let log = plane.run_dir().log("fpga-scheduler-extender");
+    wait::until("the extender to know the Bitstreams", 3 * LONG, async || {
+        Ok(std::fs::read_to_string(&log)?.contains("Bitstreams listed").then_some(()))
+    })
+    .await
+    .unwrap();
+
+    // n3 is idle, but the bitstreams are not valid there.
+    assert_eq!(bed.place("by-library", "sobel").await, "n1");
+    assert_eq!(bed.place("by-own", "mm").await, "n2");
+    assert_eq!(bed.place("by-namespace", "kube-fpga/mm").await, "n1");
+    assert_eq!(bed.place("by-other", "other/sobel").await, "n3");
+    assert_eq!(bed.place("unlisted", "fft").await, "n3");
+    bed.cluster.create(&sleeper("refused").bitstreams("secret")).await.unwrap();
+    let why = bed.why_pending("refused").await;
+    assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
+
+    // A Bitstream that changes lets a waiting pod in with the next annotation of a node.
+    let mut open = bitstream("kube-fpga", "secret", "s10", "All");
+    open["spec"]["variants"][0]["digest"] = json!(format!("sha256:{}", "0b".repeat(32)));
+    let plane = bed.cluster.plane();
+    std::fs::write(&file, open.to_string()).unwrap();
+    kubectl(plane, &["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
+    wait::until("the waiting pod to be placed", LONG, async || {
+        bed.publish(states).await;
+        Ok(bed.cluster.pods().get("refused").await?.spec.and_then(|spec| spec.node_name))
+    })
+    .await
+    .map(|node| assert_eq!(node, "n2"))
+    .unwrap();
     bed.cluster.stop().await;
 }

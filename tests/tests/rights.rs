@@ -62,6 +62,12 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         "get pods.",
         "list pods.",
         "watch pods.",
+        "get namespaces.",
+        "list namespaces.",
+        "watch namespaces.",
+        "get bitstreams.fpga-scheduling.io",
+        "list bitstreams.fpga-scheduling.io",
+        "watch bitstreams.fpga-scheduling.io",
         "create tokenreviews.authentication.k8s.io",
     ];
     let router = ["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"];

@@ -100,7 +100,7 @@ impl Catalog {
 
     /// The boards that `id` is valid for; `None` if it is valid everywhere. All entries of a name count, since a name
     /// identifies another bitstream on each kind of board.
-    fn boards_of(&self, id: &BitstreamId) -> Option<Vec<BoardKind>> {
+    pub(crate) fn boards_of(&self, id: &BitstreamId) -> Option<Vec<BoardKind>> {
         let mut entries = self.listed.iter().filter(|listed| listed.is(id)).peekable();
         match (entries.peek(), self.unlisted) {
             (None, Unlisted::Accept) => None,

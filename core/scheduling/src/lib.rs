@@ -14,6 +14,7 @@ pub mod device;
 pub mod event;
 pub mod expected_load;
 pub mod ledger;
+pub mod library;
 pub(crate) mod locality;
 pub mod matching;
 pub mod names;

@@ -11,13 +11,15 @@ use kube::Api;
 use kube::api::PostParams;
 
 /// The rights that are needed.
-const NEEDED: [Needed; 9] = [
+const NEEDED: [Needed; 11] = [
     ("fpga-scheduler-extender", "list", "", "nodes", "It never gets ready: it knows no nodes."),
     ("fpga-scheduler-extender", "watch", "", "nodes", "It never gets ready: it knows no nodes."),
     ("fpga-scheduler-extender", "get", "", "nodes", "It may fail to follow the nodes."),
     ("fpga-scheduler-extender", "list", "", "pods", NO_PODS),
     ("fpga-scheduler-extender", "watch", "", "pods", NO_PODS),
     ("fpga-scheduler-extender", "get", "", "pods", "It may fail to follow the pods."),
+    ("fpga-scheduler-extender", "list", "fpga-scheduling.io", "bitstreams", NO_LIBRARY),
+    ("fpga-scheduler-extender", "watch", "fpga-scheduling.io", "bitstreams", NO_LIBRARY),
     (
         "fpga-scheduler-extender",
         "create",
@@ -35,6 +37,7 @@ const NEEDED: [Needed; 9] = [
     ("fpga-collector", "patch", "", "nodes", "No node state is ever published."),
 ];
 
+const NO_LIBRARY: &str = "It knows no Bitstreams: pods go where their bitstreams may not be valid.";
 const NO_PODS: &str = "It never gets ready while anti-herd is on: it can't see where pods are.";
 
 /// Account, verb, API group, resource, and what fails without the right.

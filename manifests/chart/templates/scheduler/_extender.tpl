@@ -35,6 +35,9 @@ env:
   # Each collector shows the token of its pod, and speaks for the node that the pod runs on.
   - name: FPGA_STREAM_SERVICE_ACCOUNT
     value: $(FPGA_POD_NAMESPACE)/fpga-collector
+  # Whose Bitstreams all pods may name.
+  - name: FPGA_LIBRARY_NAMESPACE
+    value: {{ .Values.customResources.libraryNamespace | default .Release.Namespace }}
   # Probes and metrics alone.
   - name: FPGA_METRICS_LISTEN
     value: 0.0.0.0:9464
