@@ -35,6 +35,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -442,4 +443,44 @@ async fn an_envoy_that_is_told_to_drain_ends_connections_and_no_request() {
     assert_eq!(answer.status(), 200);
     let body = axum::body::to_bytes(Body::new(answer.into_body()), 100).await.unwrap();
     assert_eq!(&body[..], b"begun,ended");
+}
+
+#[tokio::test]
+async fn replicas_come_and_go_under_load_and_no_request_is_lost() {
+    const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let stays = Server::start("stays");
+    let served = Served::start(&[&stays]);
+    let envoy = Envoy::start(&served, "NONE").await;
+    let end = AtomicBool::new(false);
+    let load = async |worker: usize| {
+        let mut answered = 0;
+        while !end.load(Ordering::Relaxed) {
+            let body = Bytes::from(format!("request {answered} of {worker}"));
+            let (status, replica, back) = envoy.ask(Method::POST, "/function/echo", body.clone()).await;
+            assert_eq!((status, back), (200, body), "by {replica}");
+            answered += 1;
+        }
+        answered
+    };
+    let change = async {
+        // A pod that is told to end serves on for a while: it has requests that were sent to it before.
+        let mut ending = Vec::new();
+        for name in NAMES {
+            let comes = Server::start(name);
+            set_replicas(&served.picker, "echo", &[&comes, &stays]);
+            let begun = Instant::now();
+            while envoy.ask(Method::POST, "/function/echo", Bytes::new()).await.1 != name {
+                assert!(begun.elapsed() < DEADLINE, "{name} serves nothing");
+            }
+            set_replicas(&served.picker, "echo", &[&stays]);
+            // A request that begins now knows that it is gone.
+            assert_eq!(envoy.ask(Method::POST, "/function/echo", Bytes::new()).await.1, "stays");
+            served.until_written(1).await;
+            ending.push(comes);
+        }
+        end.store(true, Ordering::Relaxed);
+    };
+    let (first, second, third, ()) = futures::join!(load(1), load(2), load(3), change);
+    eprintln!("{} requests while {} replicas came and went", first + second + third, NAMES.len());
+    until_idle(&served.picker).await;
 }
