@@ -6,7 +6,7 @@ use crate::function::{FunctionName, is_label};
 use crate::metrics::Metrics;
 use crate::node_streams::PickerReceiver;
 use crate::picker::{Limits, Picker};
-use crate::probes;
+use crate::probes::{Audience, Probes};
 use crate::routing::Routing;
 use crate::server::Port;
 use crate::service::{MAX_STREAMS, Service};
@@ -56,8 +56,12 @@ pub struct Args {
     /// Address for probes and metrics, plain HTTP; port 0 takes a free one.
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
-    /// File for the bound addresses, written when the ports are open: the gateways' first, then metrics:ADDRESS and
-    /// stream:ADDRESS.
+    /// Address for people and their tools, plain HTTP; port 0 takes a free one. It serves functions and the last picks
+    /// of their requests (`kubectl fpga`), and all that --metrics-listen serves.
+    #[arg(long, env = "FPGA_READ_LISTEN", value_name = "ADDRESS")]
+    read_listen: Option<SocketAddr>,
+    /// File for the bound addresses, written when the ports are open: the gateways' first, then metrics:ADDRESS,
+    /// read:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
     /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
@@ -98,6 +102,9 @@ pub struct Args {
     /// fpga-scheduling.io/max-waiting goes before it.
     #[arg(long, env = "FPGA_MAX_WAITING", value_name = "COUNT", default_value_t = 1_000)]
     max_waiting: usize,
+    /// Mean number of replicas of a function that the metric of recommended replicas hands out, by demand.
+    #[arg(long, env = "FPGA_REPLICAS_PER_FUNCTION", value_name = "COUNT", default_value_t = 4.0)]
+    replicas_per_function: f64,
     /// Longest message of a gateway. One that buffers bodies sends a whole body as one message.
     #[arg(long, env = "FPGA_MAX_MESSAGE_BYTES", value_name = "BYTES", default_value_t = DEFAULT_MESSAGE_BYTES)]
     max_message_bytes: usize,
@@ -141,6 +148,9 @@ impl Args {
                 self.max_message_bytes
             );
         }
+        if !(1.0..=1_000.0).contains(&self.replicas_per_function) {
+            bail!("--replicas-per-function {} can't be; write 1 to 1000", self.replicas_per_function);
+        }
         let mut signals = Signals::install().context("can't take signals")?;
         let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
         let client = kube::Client::try_from(config)?;
@@ -150,9 +160,15 @@ impl Args {
             Some(address) => Some(bind(address, "--metrics-listen").await?),
             None => None,
         };
+        let read_listener = match self.read_listen {
+            Some(address) => Some(bind(address, "--read-listen").await?),
+            None => None,
+        };
         let mut addresses = vec![listener.local_addr()?.to_string()];
-        if let Some(listener) = &probes_listener {
-            addresses.push(format!("metrics:{}", listener.local_addr()?));
+        for (name, listener) in [("metrics", &probes_listener), ("read", &read_listener)] {
+            if let Some(listener) = listener {
+                addresses.push(format!("{name}:{}", listener.local_addr()?));
+            }
         }
         let stream_port = self.stream.open(&client).await?;
         if let Some(port) = &stream_port {
@@ -214,15 +230,18 @@ impl Args {
             // An error means that the sender is gone, which is an end as well.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
-        let probes = {
-            let (picker, stopped) = (Arc::clone(&picker), stopped.clone());
+        let probes = Probes::new(Arc::clone(&picker), registry, self.replicas_per_function);
+        let plain = |listener: Option<TcpListener>, audience| {
+            let (probes, stopped) = (Arc::clone(&probes), stopped.clone());
             async move {
-                if let Some(listener) = probes_listener {
-                    probes::serve(listener, picker, registry, stopped).await;
+                if let Some(listener) = listener {
+                    probes.serve(listener, audience, stopped).await;
                 }
                 std::future::pending::<()>().await;
             }
         };
+        let (probing, reading) =
+            (plain(probes_listener, Audience::Probes), plain(read_listener, Audience::People));
         let reload = async {
             match &tls {
                 Some(tls) => tls.keep(|_| {}).await,
@@ -252,7 +271,8 @@ impl Args {
                 ended.context("the streams' listener failed")?;
                 bail!("the streams' listener ended")
             }
-            () = probes => bail!("the port for probes ended"),
+            () = probing => bail!("the port for probes ended"),
+            () = reading => bail!("the port for people ended"),
             () = end => Ok(()),
         }
     }

@@ -1,41 +1,46 @@
 //! The metrics at `/metrics`.
 
-use crate::state::{Basis, Census, Choice, Refusal, StateSource};
+use crate::state::{Census, Choice, Refusal, StateSource};
 use fpga_net::http;
 use fpga_net::label_texts;
 use fpga_node_stream::server::receiver::{StreamRefusal, Taken};
+use fpga_picker_api::FunctionView;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Upper bounds of the buckets of a choice's duration, in seconds: it takes microseconds.
 const CHOICE_BUCKETS: [f64; 9] = [2e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 5e-4, 1e-3, 1e-2];
 
+/// Most functions with metrics of their own: those with the most demand.
+pub const MOST_FUNCTIONS: usize = 1_000;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BasisLabels {
-    basis: Basis,
+    basis: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabels {
-    reason: RefusalReason,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FunctionLabels {
+    namespace: String,
+    function: String,
 }
 
 /// Why a request or a stream was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
-    /// The functions of the cluster are not known yet.
-    NotReady,
-    /// No Service is a function of this name.
-    UnknownFunction,
-    /// No replica is ready, or none among the candidates.
-    NoEndpoint,
-    /// Too many requests of the function wait.
-    TooManyWaiting,
+    /// The decision gives no endpoint.
+    Decision(Refusal),
     /// Too many headers.
     TooManyHeaders,
     /// The messages make no sense.
@@ -70,14 +75,19 @@ struct NodeConnectionLabels {
     reason: http::Refusal,
 }
 
+impl RefusalReason {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Decision(refusal) => refusal.name(),
+            Self::TooManyHeaders => "too_many_headers",
+            Self::Malformed => "malformed",
+            Self::TooManyStreams => "too_many_streams",
+        }
+    }
+}
+
 label_texts! {
     StateSource { Annotation => "annotation", Stream => "stream" }
-    Basis { Resident => "resident", Load => "load", Queue => "queue", InFlight => "in_flight" }
-    RefusalReason {
-        NotReady => "not_ready", UnknownFunction => "unknown_function", NoEndpoint => "no_endpoint",
-        TooManyWaiting => "too_many_waiting", TooManyHeaders => "too_many_headers", Malformed => "malformed",
-        TooManyStreams => "too_many_streams",
-    }
     KnowledgeLabel { Fresh => "fresh", Unknown => "unknown" }
 }
 
@@ -95,6 +105,10 @@ pub struct Metrics {
     functions: Gauge,
     replicas: Gauge,
     boards: Family<KnowledgeLabels, Gauge>,
+    per_second: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
+    mean_in_flight: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
+    recommended_replicas: Family<FunctionLabels, Gauge>,
+    functions_left_out: Gauge,
     /// Errors of the watches on the API server.
     pub watch_errors: Counter,
     /// States of nodes that could not be read.
@@ -121,6 +135,10 @@ impl Metrics {
             functions: Gauge::default(),
             replicas: Gauge::default(),
             boards: Family::default(),
+            per_second: Family::default(),
+            mean_in_flight: Family::default(),
+            recommended_replicas: Family::default(),
+            functions_left_out: Gauge::default(),
             watch_errors: Counter::default(),
             unreadable_states: Counter::default(),
             states: Family::default(),
@@ -157,6 +175,26 @@ impl Metrics {
             "Boards of replicas, by knowledge of their slots",
             metrics.boards.clone(),
         );
+        registry.register(
+            "function_requests_per_second",
+            "Requests of a function per second, averaged over about 5 minutes",
+            metrics.per_second.clone(),
+        );
+        registry.register(
+            "function_requests_in_flight",
+            "Requests of a function in flight, averaged over about 5 minutes",
+            metrics.mean_in_flight.clone(),
+        );
+        registry.register(
+            "function_recommended_replicas",
+            "Replicas that a function should have by its demand, of a budget of --replicas-per-function for each",
+            metrics.recommended_replicas.clone(),
+        );
+        registry.register(
+            "functions_left_out",
+            "Functions without metrics of their own, since others have more demand",
+            metrics.functions_left_out.clone(),
+        );
         registry.register("watch_errors", "Errors of the watches", metrics.watch_errors.clone());
         registry.register(
             "unreadable_states",
@@ -188,21 +226,16 @@ impl Metrics {
     pub fn picked(&self, chosen: &Result<Choice, Refusal>, took: Duration) {
         match chosen {
             Ok(choice) => {
-                self.choices.get_or_create(&BasisLabels { basis: choice.basis }).inc();
+                self.choices.get_or_create(&BasisLabels { basis: choice.basis.name() }).inc();
                 self.choice_seconds.observe(took.as_secs_f64());
             }
-            Err(error) => self.refused(match error {
-                Refusal::NotReady => RefusalReason::NotReady,
-                Refusal::UnknownFunction => RefusalReason::UnknownFunction,
-                Refusal::NoEndpoint => RefusalReason::NoEndpoint,
-                Refusal::TooManyWaiting => RefusalReason::TooManyWaiting,
-            }),
+            Err(refusal) => self.refused(RefusalReason::Decision(*refusal)),
         }
     }
 
     /// Counts a refusal.
     pub fn refused(&self, reason: RefusalReason) {
-        self.refusals.get_or_create(&RefusalLabels { reason }).inc();
+        self.refusals.get_or_create(&RefusalLabels { reason: reason.name() }).inc();
     }
 
     /// Counts a state of a node.
@@ -236,5 +269,24 @@ impl Metrics {
         let boards = |board| self.boards.get_or_create_owned(&KnowledgeLabels { board });
         set(&boards(KnowledgeLabel::Fresh), census.fresh_boards);
         set(&boards(KnowledgeLabel::Unknown), census.unknown_boards);
+    }
+
+    /// Takes the demand for functions, of which at most [`MOST_FUNCTIONS`] have metrics.
+    pub fn take_functions(&self, mut functions: Vec<FunctionView>) {
+        let left_out = functions.len().saturating_sub(MOST_FUNCTIONS);
+        self.functions_left_out.set(i64::try_from(left_out).unwrap_or(i64::MAX));
+        if left_out > 0 {
+            functions.sort_by(|a, b| b.mean_in_flight.total_cmp(&a.mean_in_flight));
+            functions.truncate(MOST_FUNCTIONS);
+        }
+        self.per_second.clear();
+        self.mean_in_flight.clear();
+        self.recommended_replicas.clear();
+        for function in functions {
+            let labels = FunctionLabels { namespace: function.namespace, function: function.name };
+            self.per_second.get_or_create(&labels).set(function.per_second);
+            self.mean_in_flight.get_or_create(&labels).set(function.mean_in_flight);
+            self.recommended_replicas.get_or_create(&labels).set(function.recommended_replicas.into());
+        }
     }
 }

@@ -1,39 +1,76 @@
-//! The port for probes and metrics: plain HTTP.
+//! The ports of plain HTTP: `--metrics-listen` for probes and Prometheus only, `--read-listen` for people and their
+//! tools as well. They change nothing.
 
+use crate::function::FunctionName;
 use crate::picker::Picker;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use fpga_net::http::{Limits, Port, Server, open_metrics};
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::debug;
 
+/// What the ports of plain HTTP tell.
 #[derive(Debug)]
-struct Probes {
+pub struct Probes {
     picker: Arc<Picker>,
-    registry: Registry,
+    /// Locked while it is encoded, since figures of functions are put there first.
+    registry: Mutex<Registry>,
+    /// Mean number of replicas of a function that are recommended.
+    replicas_per_function: f64,
 }
 
-/// Serves until `stop` is true.
-pub async fn serve(
-    listener: TcpListener,
-    picker: Arc<Picker>,
-    registry: Registry,
-    stop: watch::Receiver<bool>,
-) {
-    let router = Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .with_state(Arc::new(Probes { picker, registry }));
-    let server =
-        Server::new(Limits::PROBES, |refusal| debug!(refusal = refusal.name(), "A connection was refused"));
-    server.serve(Port::Tcp(listener, None), router, stop).await;
+/// What a port serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Probes and metrics.
+    Probes,
+    /// Probes, metrics, functions, and the last picks.
+    People,
+}
+
+impl Probes {
+    /// What `picker` tells, and the metrics of `registry`.
+    #[must_use]
+    pub fn new(picker: Arc<Picker>, registry: Registry, replicas_per_function: f64) -> Arc<Self> {
+        Arc::new(Self { picker, registry: Mutex::new(registry), replicas_per_function })
+    }
+
+    /// The routes for an audience.
+    pub fn router(self: Arc<Self>, audience: Audience) -> Router {
+        let router = Router::new()
+            .route("/healthz", get(async || "ok\n"))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics));
+        let router = match audience {
+            Audience::Probes => router,
+            Audience::People => {
+                router.route("/functions", get(functions)).route("/picks/{namespace}/{name}", get(picks))
+            }
+        };
+        router.with_state(self)
+    }
+
+    /// Serves until `stop` is true.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        audience: Audience,
+        stop: watch::Receiver<bool>,
+    ) {
+        let server = Server::new(Limits::PROBES, |refusal| {
+            debug!(refusal = refusal.name(), "A connection was refused");
+        });
+        server.serve(Port::Tcp(listener, None), self.router(audience), stop).await;
+    }
 }
 
 async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
@@ -45,6 +82,37 @@ async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
 }
 
 async fn metrics(State(probes): State<Arc<Probes>>) -> Response {
+    let functions = probes.picker.with(|state, now| state.functions(probes.replicas_per_function, now));
+    let registry = probes.registry.lock();
     probes.picker.metrics.take_census(probes.picker.census());
-    open_metrics(&probes.registry)
+    probes.picker.metrics.take_functions(functions);
+    open_metrics(&registry)
+}
+
+async fn functions(State(probes): State<Arc<Probes>>) -> Response {
+    json(&probes.picker.with(|state, now| state.functions(probes.replicas_per_function, now)))
+}
+
+async fn picks(
+    State(probes): State<Arc<Probes>>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Response {
+    let name = FunctionName::new(&namespace, &name);
+    let view = probes.picker.with(|state, now| state.picks(&name, probes.replicas_per_function, now));
+    match view {
+        Some(view) => json(&view),
+        None => error(StatusCode::NOT_FOUND, "nobody knows this function"),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(problem) => error(StatusCode::INTERNAL_SERVER_ERROR, problem),
+    }
+}
+
+fn error(status: StatusCode, text: impl fmt::Display) -> Response {
+    let body = serde_json::json!({ "error": text.to_string() }).to_string();
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }

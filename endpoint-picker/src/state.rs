@@ -3,15 +3,20 @@
 
 mod choosing;
 mod learning;
+mod recent;
 #[cfg(test)]
 mod tests;
+mod views;
 mod wanted;
 
 use crate::function::{BitstreamKey, BoardName, FunctionName, Replica};
 use foldhash::fast::RandomState;
+use fpga_cluster::demand::Demand;
 use fpga_cluster::tracked_board::TrackedBoard;
+use fpga_core::bitstream::BitstreamId;
 use fpga_core::node_state::StateVersion;
 use fpga_core::units::{Millis, MonotonicTime};
+use recent::Picks;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,12 +47,16 @@ pub struct ReplicaId(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct BoardId(u64);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FunctionEntry {
     bitstream: Option<BitstreamKey>,
+    /// The bitstream as it was written.
+    asked: Option<BitstreamId>,
     max_waiting: Option<usize>,
     replicas: Vec<ReplicaId>,
     in_flight: usize,
+    demand: Demand,
+    picks: Picks,
 }
 
 #[derive(Debug)]
@@ -136,6 +145,10 @@ pub struct Choice {
     pub endpoints: Vec<SocketAddr>,
     /// What the choice is based on.
     pub basis: Basis,
+    /// Requests in flight at the replica before this one.
+    pub in_flight: usize,
+    /// Requests that waited for a slot of the replica's board before this one.
+    pub waiting: usize,
 }
 
 /// What a choice is based on.
@@ -151,6 +164,19 @@ pub enum Basis {
     InFlight,
 }
 
+impl Basis {
+    /// The name in metrics and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Resident => "resident",
+            Self::Load => "load",
+            Self::Queue => "queue",
+            Self::InFlight => "in_flight",
+        }
+    }
+}
+
 /// Why a request gets no endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -162,6 +188,19 @@ pub enum Refusal {
     NoEndpoint,
     /// Too many requests of the function wait for a slot.
     TooManyWaiting,
+}
+
+impl Refusal {
+    /// The name in metrics and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotReady => "not_ready",
+            Self::UnknownFunction => "unknown_function",
+            Self::NoEndpoint => "no_endpoint",
+            Self::TooManyWaiting => "too_many_waiting",
+        }
+    }
 }
 
 /// Numbers for metrics.

@@ -5,6 +5,7 @@ use crate::connection::ConnectArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::nodes::NodesArgs;
+use crate::route::RouteArgs;
 use crate::top::TopArgs;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ const EXAMPLES: &str = "Examples:
   kubectl fpga nodes                     # what every board does
   kubectl fpga top --watch               # the busiest ones, every two seconds
   kubectl fpga explain default/sobel-7   # why the pod went where it did
+  kubectl fpga route default/sobel       # where the function's requests went, and why
   kubectl fpga doctor                    # what is wrong, and how to mend it
 Put the program `kubectl-fpga` into a folder of your PATH, and kubectl finds it.";
 
@@ -35,7 +37,10 @@ enum Command {
     /// The nodes with boards as the extender sees them.
     #[command(after_help = crate::nodes::EXAMPLES)]
     Nodes(NodesArgs),
-    /// The busiest nodes or devices.
+    /// Where the last requests of a function went, and why: what the endpoint picker knew of each replica's board.
+    #[command(after_help = crate::route::EXAMPLES)]
+    Route(RouteArgs),
+    /// The busiest nodes or devices, or the replicas of functions with the most requests in flight.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(TopArgs),
     /// Makes, sends and reads artifacts of bitstreams.
@@ -58,6 +63,7 @@ impl Args {
             match command {
                 Command::Explain(args) => args.run(&connect).await,
                 Command::Nodes(args) => args.run(&connect).await,
+                Command::Route(args) => args.run(&connect).await,
                 Command::Top(args) => args.run(&connect).await,
                 Command::Bitstream(args) => args.run(&connect).await,
                 Command::Doctor(args) => args.run(&connect).await,
@@ -75,7 +81,7 @@ mod tests {
         use clap::CommandFactory as _;
         let mut command = Args::command();
         command.clone().debug_assert();
-        for subcommand in ["explain", "nodes", "top", "doctor", "bitstream"] {
+        for subcommand in ["explain", "nodes", "route", "top", "doctor", "bitstream"] {
             let help = command.find_subcommand_mut(subcommand).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:") && help.contains("kubectl fpga"), "{help}");
         }

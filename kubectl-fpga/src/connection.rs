@@ -1,5 +1,6 @@
 //! Connections to the cluster and to the extender.
 
+use crate::part::Part;
 use crate::problem::Problem;
 use clap::Args;
 use fpga_net::kube_config;
@@ -54,6 +55,28 @@ pub struct ConnectArgs {
         global = true
     )]
     pub extender_service: String,
+    /// Addresses of the endpoint picker's replicas, for example http://127.0.0.1:9471; by default they are found by their
+    /// Service.
+    #[arg(long, env = "FPGA_PICKER", value_name = "URL", value_delimiter = ',', global = true)]
+    pub picker: Vec<http::Uri>,
+    /// Namespace of the endpoint picker.
+    #[arg(
+        long,
+        env = "FPGA_PICKER_NAMESPACE",
+        value_name = "NAME",
+        default_value = "kube-fpga",
+        global = true
+    )]
+    pub picker_namespace: String,
+    /// Service of the endpoint picker.
+    #[arg(
+        long,
+        env = "FPGA_PICKER_SERVICE",
+        value_name = "NAME",
+        default_value = "fpga-endpoint-picker",
+        global = true
+    )]
+    pub picker_service: String,
     /// Timeout of one request, in seconds.
     #[arg(long, env = "FPGA_TIMEOUT", value_name = "SECONDS", default_value_t = 10, global = true,
         value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -87,11 +110,29 @@ impl ConnectArgs {
         Ok(Cluster { client, server, namespace })
     }
 
-    /// A client of the replica at `url`.
+    /// The addresses that are given for a part; none if it is to be found by its Service.
+    #[must_use]
+    pub fn given(&self, part: Part) -> &[http::Uri] {
+        match part {
+            Part::Extender => &self.extender,
+            Part::Picker => &self.picker,
+        }
+    }
+
+    /// Namespace and name of the Service of a part.
+    #[must_use]
+    pub fn service(&self, part: Part) -> (&str, &str) {
+        match part {
+            Part::Extender => (&self.extender_namespace, &self.extender_service),
+            Part::Picker => (&self.picker_namespace, &self.picker_service),
+        }
+    }
+
+    /// A client of the replica of a part at `url`.
     ///
     /// # Errors
     /// [`Problem::Url`] if the address or the certificates can't be used.
-    pub fn replica(&self, url: &http::Uri) -> Result<Client, Problem> {
+    pub fn replica(&self, part: Part, url: &http::Uri) -> Result<Client, Problem> {
         let mut config = Config::new(url.clone());
         config.root_cert_file.clone_from(&self.extender_ca);
         config.tls_server_name.clone_from(&self.extender_tls_name);
@@ -100,8 +141,11 @@ impl ConnectArgs {
         config.auth_info.client_key = text(&self.extender_key);
         config.connect_timeout = Some(self.time());
         config.read_timeout = Some(self.time());
-        Client::try_from(config)
-            .map_err(|error| Problem::Url { url: url.to_string(), error: error.to_string() })
+        Client::try_from(config).map_err(|error| Problem::Url {
+            part,
+            url: url.to_string(),
+            error: error.to_string(),
+        })
     }
 
     fn time(&self) -> Duration {

@@ -6,10 +6,11 @@
 mod text;
 
 use crate::connection::{Cluster, ConnectArgs};
-use crate::extender::{self, Answered};
-use crate::nodes::{replicas, warn};
+use crate::nodes::warn;
 use crate::output::{Colours, Format, print, print_json};
+use crate::part::Part;
 use crate::problem::{Grant, Problem};
+use crate::replicas::{self, Answered};
 use anyhow::{Result, bail};
 use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_extender_api::Explanation;
@@ -86,9 +87,9 @@ impl ExplainArgs {
         let configured = cluster.as_ref().ok().map(|cluster| cluster.namespace.clone());
         let namespace = self.pod.namespace.clone().or(connect.namespace.clone()).or(configured);
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-        let replicas = replicas(connect).await?;
+        let replicas = replicas::replicas(Part::Extender, connect).await?;
         let path = format!("/explain/{namespace}/{}", self.pod.name);
-        let answers = extender::ask_all::<Explanation>(&replicas, &path).await;
+        let answers = replicas::ask_all::<Explanation>(&replicas, &path).await;
         let placed = match &cluster {
             Ok(cluster) => placement_of(cluster, &namespace, &self.pod.name).await,
             Err(problem) => Err(problem.clone()),

@@ -1,9 +1,10 @@
 //! `kubectl fpga nodes`: the boards as the extender sees them.
 
 use crate::connection::ConnectArgs;
-use crate::extender::{self, Answered, Replica};
 use crate::output::{Cell, Colours, Format, Style, Table, print, print_json, span};
+use crate::part::Part;
 use crate::problem::Problem;
+use crate::replicas::{self, Answered};
 use anyhow::Result;
 use fpga_core::device::Health;
 use fpga_core::node_state::{DeviceState, NodeState};
@@ -61,8 +62,8 @@ impl NodesArgs {
     /// # Errors
     /// No replica answers, or standard output can't be written to.
     pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
-        let replicas = replicas(connect).await?;
-        let answers = extender::ask_all::<Vec<NodeView>>(&replicas, "/nodes").await;
+        let replicas = replicas::replicas(Part::Extender, connect).await?;
+        let answers = replicas::ask_all::<Vec<NodeView>>(&replicas, "/nodes").await;
         let (mut nodes, silent) = merge(answers)?;
         nodes.retain(|node| {
             if self.nodes.is_empty() {
@@ -86,18 +87,6 @@ impl NodesArgs {
         }
         warn(&silent);
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// The replicas. With `--extender` no cluster is needed.
-///
-/// # Errors
-/// The [`Problem`] of [`extender::find`] or [`extender::given`], or that no cluster is configured.
-pub async fn replicas(connect: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
-    if connect.extender.is_empty() {
-        extender::find(connect, &connect.cluster().await?).await
-    } else {
-        extender::given(connect)
     }
 }
 

@@ -171,7 +171,8 @@ pub fn span(millis: u64) -> String {
 }
 
 /// Replaces control characters: text from the cluster must not steer the terminal.
-fn printable(text: &str) -> String {
+#[must_use]
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

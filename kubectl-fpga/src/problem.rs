@@ -1,5 +1,6 @@
 //! Errors, each with a message that tells how to mend it.
 
+use crate::part::Part;
 use std::error::Error;
 
 /// Why the plugin has no answer.
@@ -33,11 +34,14 @@ pub enum Problem {
         /// Commands that grant the right.
         grant: String,
     },
-    /// No replica of the extender is found.
+    /// No replica of a part is found.
     #[error(
-        "there is no extender: Service {namespace}/{service} {why}.\nInstall it (helm install, manifests/README.md), name it with --extender-namespace and --extender-service, or give its address with --extender URL"
+        "there is no {0}: Service {namespace}/{service} {why}.\nInstall it (helm install, manifests/README.md), name it with --{0}-namespace and --{0}-service, or give its address with --{0} URL",
+        part.name()
     )]
-    NoExtender {
+    NoReplica {
+        /// The part.
+        part: Part,
         /// Namespace of the Service.
         namespace: String,
         /// Name of the Service.
@@ -47,26 +51,38 @@ pub enum Problem {
     },
     /// A replica does not answer.
     #[error(
-        "extender {replica} does not answer: {error}.\nIf it wants client certificates (--tls-client-ca), forward its port \
-         (`kubectl port-forward`) and give --extender https://127.0.0.1:PORT with --extender-ca, -cert, -key and -tls-name"
+        "{} {replica} does not answer: {error}.\n{}",
+        part.name(),
+        match part {
+            Part::Extender => "If it wants client certificates (--tls-client-ca), forward its port (`kubectl port-forward`) \
+                and give --extender https://127.0.0.1:PORT with --extender-ca, -cert, -key and -tls-name",
+            Part::Picker => "It must run with --read-listen; behind a forwarded port (`kubectl port-forward`) give \
+                --picker http://127.0.0.1:PORT",
+        }
     )]
     Silent {
+        /// The part.
+        part: Part,
         /// Name or address of the replica.
         replica: String,
         /// The error.
         error: String,
     },
     /// A replica's answer can't be parsed.
-    #[error("what extender {replica} answers can't be understood: {error}. Is it of another version than this plugin ({})?", env!("CARGO_PKG_VERSION"))]
+    #[error("what {} {replica} answers can't be understood: {error}. Is it of another version than this plugin ({})?", part.name(), env!("CARGO_PKG_VERSION"))]
     Answer {
+        /// The part.
+        part: Part,
         /// Name or address of the replica.
         replica: String,
         /// The error of the parser.
         error: String,
     },
-    /// An address of `--extender` can't be used.
-    #[error("--extender {url} is no address: {error}. Write for example http://127.0.0.1:9461")]
+    /// An address that was given can't be used.
+    #[error("--{} {url} is no address: {error}. Write for example http://127.0.0.1:{}", part.name(), part.port())]
     Url {
+        /// The part that it was given for.
+        part: Part,
         /// The address.
         url: String,
         /// The error.

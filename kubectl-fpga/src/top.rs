@@ -1,10 +1,13 @@
-//! `kubectl fpga top`: the busiest nodes or devices.
+//! `kubectl fpga top`: the busiest nodes or devices, or replicas of functions.
+
+mod requests;
 
 use crate::connection::ConnectArgs;
-use crate::extender::{self, Replica};
-use crate::nodes::{Node, kind_of, loaded_on, merge, replicas, share, warn};
+use crate::nodes::{Node, kind_of, loaded_on, merge, share, warn};
 use crate::output::{Cell, Colours, Format, Table, print, print_json, span};
+use crate::part::Part;
 use crate::problem::Problem;
+use crate::replicas::{self, Replica};
 use anyhow::Result;
 use clap::ValueEnum;
 use fpga_extender_api::NodeView;
@@ -17,6 +20,7 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "Examples:
   kubectl fpga top                       # the ten busiest devices
   kubectl fpga top --by node --watch     # nodes, again every two seconds, until Ctrl-C
+  kubectl fpga top --by replica          # requests in flight at the replicas of functions
   kubectl fpga top --watch=10 --count 30";
 
 /// Arguments of `top`.
@@ -44,6 +48,16 @@ enum By {
     Device,
     /// A node with all its devices.
     Node,
+    /// A replica of a function, as the endpoint picker counts its requests.
+    Replica,
+}
+
+/// The lines of a table.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Lines {
+    Boards(Vec<Line>),
+    Replicas(Vec<requests::Line>),
 }
 
 /// A line of the table.
@@ -68,7 +82,11 @@ impl TopArgs {
     /// # Errors
     /// No replica answers, or standard output can't be written to.
     pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
-        let replicas = replicas(connect).await?;
+        let part = match self.by {
+            By::Device | By::Node => Part::Extender,
+            By::Replica => Part::Picker,
+        };
+        let replicas = replicas::replicas(part, connect).await?;
         let Some(seconds) = self.watch else {
             let (lines, silent) = self.look(&replicas).await?;
             self.show(&lines, "")?;
@@ -101,42 +119,54 @@ impl TopArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn look(&self, replicas: &[Replica]) -> Result<(Vec<Line>, Vec<Problem>), Problem> {
-        let (nodes, silent) = merge(extender::ask_all::<Vec<NodeView>>(replicas, "/nodes").await)?;
-        Ok((busiest(&nodes, self.by, self.count), silent))
+    async fn look(&self, replicas: &[Replica]) -> Result<(Lines, Vec<Problem>), Problem> {
+        if self.by == By::Replica {
+            let (lines, silent) = requests::look(replicas, self.count).await?;
+            return Ok((Lines::Replicas(lines), silent));
+        }
+        let (nodes, silent) = merge(replicas::ask_all::<Vec<NodeView>>(replicas, "/nodes").await)?;
+        Ok((Lines::Boards(busiest(&nodes, self.by, self.count)), silent))
     }
 
-    fn show(&self, lines: &[Line], clear: &str) -> Result<()> {
+    fn show(&self, lines: &Lines, clear: &str) -> Result<()> {
         if self.output == Format::Json {
             return print_json(&lines);
         }
-        let mut table = Table::new(&[
-            "NODE",
-            "DEVICE",
-            "VENDOR/BOARD/SHELL",
-            "USAGE",
-            "RECONF",
-            "SLOTS",
-            "QUEUED",
-            "LOADED",
-            "AGE",
-        ]);
-        for line in lines {
-            table.push(vec![
-                line.node.as_str().into(),
-                line.device.as_deref().unwrap_or("all").into(),
-                line.kind.as_str().into(),
-                share(line.usage_ms, line.capacity_ms),
-                share(line.reconfiguration_ms, line.capacity_ms),
-                line.slots.to_string().into(),
-                line.queued.to_string().into(),
-                Cell::from(if line.loaded.is_empty() { "-".to_owned() } else { line.loaded.join(",") }),
-                span(line.age_ms).into(),
-            ]);
-        }
-        let empty = if table.is_empty() { "No board has a state.\n" } else { "" };
+        let (table, empty) = match lines {
+            Lines::Boards(lines) => (boards(lines), "No board has a state.\n"),
+            Lines::Replicas(lines) => (requests::table(lines), "No function has a replica.\n"),
+        };
+        let empty = if table.is_empty() { empty } else { "" };
         Ok(print(&format!("{clear}{}{empty}", table.render(Colours::of_stdout())))?)
     }
+}
+
+fn boards(lines: &[Line]) -> Table {
+    let mut table = Table::new(&[
+        "NODE",
+        "DEVICE",
+        "VENDOR/BOARD/SHELL",
+        "USAGE",
+        "RECONF",
+        "SLOTS",
+        "QUEUED",
+        "LOADED",
+        "AGE",
+    ]);
+    for line in lines {
+        table.push(vec![
+            line.node.as_str().into(),
+            line.device.as_deref().unwrap_or("all").into(),
+            line.kind.as_str().into(),
+            share(line.usage_ms, line.capacity_ms),
+            share(line.reconfiguration_ms, line.capacity_ms),
+            line.slots.to_string().into(),
+            line.queued.to_string().into(),
+            Cell::from(if line.loaded.is_empty() { "-".to_owned() } else { line.loaded.join(",") }),
+            span(line.age_ms).into(),
+        ]);
+    }
+    table
 }
 
 /// The `count` busiest lines, by descending share of usage, then by name.

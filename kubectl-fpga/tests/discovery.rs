@@ -12,10 +12,11 @@ use fpga_extender_api::NodeView;
 use fpga_net::testing::status;
 use kube::Client;
 use kubectl_fpga::connection::{Cluster, ConnectArgs};
-use kubectl_fpga::extender::{self, Replica};
 use kubectl_fpga::nodes::{merge, table};
 use kubectl_fpga::output::Colours;
+use kubectl_fpga::part::Part;
 use kubectl_fpga::problem::Problem;
+use kubectl_fpga::replicas::{self, Replica};
 use serde_json::{Value, json};
 
 #[derive(clap::Parser)]
@@ -74,7 +75,7 @@ fn two_replicas() -> Router {
 }
 
 async fn find(api_server: Router) -> Result<Vec<Replica>, Problem> {
-    extender::find(&args(&[]), &cluster(api_server)).await
+    replicas::find(Part::Extender, &args(&[]), &cluster(api_server)).await
 }
 
 #[tokio::test]
@@ -82,7 +83,7 @@ async fn all_replicas_behind_the_service_are_asked_whether_they_speak_http_or_ht
     let replicas = find(two_replicas()).await.unwrap();
     let found: Vec<_> = replicas.iter().map(|replica| (replica.name.as_str(), replica.ready)).collect();
     assert_eq!(found, [("new", false), ("old", true)]);
-    let (nodes, silent) = merge(extender::ask_all::<Vec<NodeView>>(&replicas, "/nodes").await).unwrap();
+    let (nodes, silent) = merge(replicas::ask_all::<Vec<NodeView>>(&replicas, "/nodes").await).unwrap();
     assert!(silent.is_empty());
     assert_eq!(nodes[0].view.source, "stream", "the youngest state is shown");
     assert_eq!((nodes[0].replicas["old"].age_ms, nodes[0].replicas["new"].age_ms), (Some(9_000), Some(300)));
@@ -148,12 +149,14 @@ async fn an_answer_that_is_none_names_the_replica_and_the_versions() {
 #[tokio::test]
 async fn addresses_that_are_given_need_no_cluster() {
     let replicas =
-        extender::given(&args(&["--extender", "http://127.0.0.1:9,http://127.0.0.1:10/"])).unwrap();
+        replicas::given(Part::Extender, &args(&["--extender", "http://127.0.0.1:9,http://127.0.0.1:10/"]))
+            .unwrap();
     assert_eq!(
         replicas.iter().map(|replica| replica.name.as_str()).collect::<Vec<_>>(),
         ["http://127.0.0.1:9", "http://127.0.0.1:10"]
     );
     assert!(matches!(replicas[0].text("/nodes").await, Err(Problem::Silent { .. })));
-    let error = extender::given(&args(&["--extender", "localhost:9461"])).err().unwrap().to_string();
+    let error =
+        replicas::given(Part::Extender, &args(&["--extender", "localhost:9461"])).err().unwrap().to_string();
     assert!(error.contains("http://127.0.0.1:9461"), "{error}");
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocation;
+pub mod demand;
 pub mod pool;
 pub mod qos;
 pub mod rebalance;

@@ -1,6 +1,9 @@
 //! The choice of endpoints for a request, and the counts of requests in flight.
 
-use super::{AVOIDED_FOR, Basis, BoardEntry, Choice, Refusal, ReplicaEntry, ReplicaId, Request, State};
+use super::recent::Pick;
+use super::{
+    AVOIDED_FOR, Basis, BoardEntry, Choice, FunctionEntry, Refusal, ReplicaEntry, ReplicaId, Request, State,
+};
 use crate::function::{BitstreamKey, FunctionName};
 use fpga_cluster::router::{self, Board, SlotState};
 use fpga_core::units::MonotonicTime;
@@ -18,20 +21,49 @@ impl State {
             None => self.function_of_candidates(request.subset)?,
         };
         let function = self.functions.get(&name).ok_or(Refusal::UnknownFunction)?;
+        let candidates = self.candidates(function, request, now);
+        let outcome = self.decide(function, &candidates, request, now);
+        let candidates = candidates.len();
+        if let Ok(choice) = &outcome {
+            self.begin(choice.replica, now);
+        }
+        if let Some(function) = self.functions.get_mut(&name) {
+            function.demand.arrive(now);
+            function.picks.push(Pick { at: now, candidates, outcome: outcome.clone() });
+        }
+        outcome
+    }
+
+    /// The replicas that may serve the request.
+    fn candidates(
+        &self,
+        function: &FunctionEntry,
+        request: Request<'_>,
+        now: MonotonicTime,
+    ) -> Vec<(ReplicaId, &ReplicaEntry)> {
         let replicas = function.replicas.iter().filter_map(|id| Some((*id, self.replicas.get(id)?)));
         let allowed = |replica: &ReplicaEntry| {
             request.subset.is_none_or(|subset| subset.contains(&replica.replica.address))
         };
-        let mut candidates: Vec<(ReplicaId, &ReplicaEntry)> =
-            replicas.filter(|(_, replica)| allowed(replica)).collect();
-        if candidates.is_empty() {
-            return Err(Refusal::NoEndpoint);
-        }
+        let mut candidates: Vec<_> = replicas.filter(|(_, replica)| allowed(replica)).collect();
         if candidates.iter().any(|(_, replica)| replica.avoided_until <= now) {
             candidates.retain(|(_, replica)| replica.avoided_until <= now);
         }
+        candidates
+    }
+
+    fn decide(
+        &self,
+        function: &FunctionEntry,
+        candidates: &[(ReplicaId, &ReplicaEntry)],
+        request: Request<'_>,
+        now: MonotonicTime,
+    ) -> Result<Choice, Refusal> {
+        if candidates.is_empty() {
+            return Err(Refusal::NoEndpoint);
+        }
         let max_waiting = function.max_waiting.unwrap_or(request.max_waiting);
-        if function.in_flight >= self.slots(&candidates).saturating_add(max_waiting) {
+        if function.in_flight >= self.slots(candidates).saturating_add(max_waiting) {
             return Err(Refusal::TooManyWaiting);
         }
         let boards: Vec<Option<&BoardEntry>> = candidates
@@ -39,7 +71,7 @@ impl State {
             .map(|(_, replica)| self.boards.get(&replica.board?).filter(|board| board.fresh_until > now))
             .map(|board| board.filter(|_| function.bitstream.is_some()))
             .collect();
-        let views = boards.iter().zip(&candidates).map(|(board, (_, replica))| match board {
+        let views = boards.iter().zip(candidates).map(|(board, (_, replica))| match board {
             Some(board) => board.tracked.board(),
             None => Board { slots: &[], waiting: replica.in_flight, in_flight: replica.in_flight },
         });
@@ -53,11 +85,15 @@ impl State {
         let endpoints = order.iter().filter_map(|place| candidates.get(*place));
         let endpoints: Vec<SocketAddr> = endpoints.map(|(_, replica)| replica.replica.address).collect();
         let first = order.first().copied().ok_or(Refusal::NoEndpoint)?;
-        let basis =
-            boards.get(first).copied().flatten().map_or(Basis::InFlight, |board| basis(board, wanted));
-        let replica = candidates.get(first).map(|(id, _)| *id).ok_or(Refusal::NoEndpoint)?;
-        self.begin(replica, now);
-        Ok(Choice { replica, endpoints, basis })
+        let (replica, entry) = candidates.get(first).ok_or(Refusal::NoEndpoint)?;
+        let board = boards.get(first).copied().flatten();
+        Ok(Choice {
+            replica: *replica,
+            endpoints,
+            basis: board.map_or(Basis::InFlight, |board| basis(board, wanted)),
+            in_flight: entry.in_flight,
+            waiting: board.map_or(0, |board| board.tracked.board().waiting),
+        })
     }
 
     /// The request is no longer in flight. A replica that is gone has none.
@@ -71,6 +107,7 @@ impl State {
         let (board, bitstream) = (entry.board, entry.bitstream);
         if let Some(function) = self.functions.get_mut(&entry.function) {
             function.in_flight = function.in_flight.saturating_sub(1);
+            function.demand.set_in_flight(function.in_flight, now);
         }
         if let (Some(board), Some(bitstream)) = (board.and_then(|id| self.boards.get_mut(&id)), bitstream) {
             board.tracked.end(bitstream, 1, now);
@@ -116,6 +153,7 @@ impl State {
         self.in_flight += 1;
         if let Some(function) = self.functions.get_mut(&entry.function) {
             function.in_flight += 1;
+            function.demand.set_in_flight(function.in_flight, now);
         }
         let board = entry.board.and_then(|id| self.boards.get_mut(&id));
         if let (Some(board), Some(bitstream)) = (board, entry.bitstream) {

@@ -1,10 +1,12 @@
 //! What the picker learns: functions and their replicas, and the states of nodes.
 
+use super::recent::Picks;
 use super::wanted::Wanted;
 use super::{
     BoardEntry, BoardId, FunctionEntry, NodeEntry, ReplicaEntry, ReplicaId, Seen, State, StateSource, Told,
 };
 use crate::function::{BitstreamKey, BoardName, Function, FunctionName, Replica};
+use fpga_cluster::demand::Demand;
 use fpga_cluster::tracked_board::{Loaded, TrackedBoard};
 use fpga_core::device::Health;
 use fpga_core::node_state::{IN_SLOT_LEFT_OUT, NodeState};
@@ -18,7 +20,15 @@ impl State {
     /// Takes what is known of a function: a new one, or changes of a known one. Requests in flight stay counted.
     pub fn set_function(&mut self, name: &FunctionName, function: &Function, now: MonotonicTime) {
         let bitstream = function.bitstream.as_ref().map(BitstreamKey::of);
-        let before = self.functions.remove(name).unwrap_or_default();
+        let before = self.functions.remove(name).unwrap_or_else(|| FunctionEntry {
+            bitstream: None,
+            asked: None,
+            max_waiting: None,
+            replicas: Vec::new(),
+            in_flight: 0,
+            demand: Demand::new(now),
+            picks: Picks::default(),
+        });
         let mut old: HashMap<SocketAddr, ReplicaId> = HashMap::new();
         for id in before.replicas {
             if let Some(entry) = self.replicas.get(&id) {
@@ -47,7 +57,16 @@ impl State {
             self.remove_replica(id, now);
         }
         self.wanted.replace(before.bitstream, bitstream);
-        let entry = FunctionEntry { bitstream, max_waiting: function.max_waiting, replicas, in_flight };
+        let mut entry = FunctionEntry {
+            bitstream,
+            asked: function.bitstream.clone(),
+            max_waiting: function.max_waiting,
+            replicas,
+            in_flight,
+            demand: before.demand,
+            picks: before.picks,
+        };
+        entry.demand.set_in_flight(in_flight, now);
         self.functions.insert(name.clone(), entry);
     }
 

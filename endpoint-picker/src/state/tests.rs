@@ -6,14 +6,14 @@ use fpga_core::node_state::{DeviceState, NodeState};
 use fpga_node_stream::server::receiver::{Taken, UnknownNode};
 use proptest::prelude::*;
 
-const T0: MonotonicTime = MonotonicTime(1_000_000);
+pub(super) const T0: MonotonicTime = MonotonicTime(1_000_000);
 const WRITTEN: Seen = Seen::Annotation { age: Millis::ZERO };
 
-fn address(number: u16) -> SocketAddr {
+pub(super) fn address(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], number))
 }
 
-fn function(bitstream: &str, replicas: &[(u16, &str)]) -> Function {
+pub(super) fn function(bitstream: &str, replicas: &[(u16, &str)]) -> Function {
     let replica = |(port, node): &(u16, &str)| Replica {
         address: address(*port),
         pod: Some(format!("pod-{port}").into()),
@@ -27,7 +27,7 @@ fn function(bitstream: &str, replicas: &[(u16, &str)]) -> Function {
     }
 }
 
-fn name(name: &str) -> FunctionName {
+pub(super) fn name(name: &str) -> FunctionName {
     FunctionName::new("default", name)
 }
 
@@ -43,7 +43,7 @@ fn node_state(seq: u64, loaded: Option<&str>) -> NodeState {
 }
 
 /// Two functions with two replicas each, on the same two nodes, and the bitstream of one on each node.
-fn two_nodes() -> State {
+pub(super) fn two_nodes() -> State {
     let mut state = State::default();
     state.set_function(&name("sobel"), &function("sobel", &[(1, "a"), (2, "b")]), T0);
     state.set_function(&name("matmul"), &function("matmul", &[(3, "a"), (4, "b")]), T0);
@@ -54,7 +54,7 @@ fn two_nodes() -> State {
     state
 }
 
-fn choose(state: &mut State, function: &str, now: MonotonicTime) -> Result<Choice, Refusal> {
+pub(super) fn choose(state: &mut State, function: &str, now: MonotonicTime) -> Result<Choice, Refusal> {
     let function = name(function);
     let request = Request { function: Some(&function), subset: None, most: 3, max_waiting: 10 };
     state.choose(request, now)

@@ -64,7 +64,7 @@ fn a_pod_that_is_elsewhere_is_told_how_far_behind_it_is() {
 #[test]
 fn the_latest_of_all_replicas_is_told() {
     let said = |replica: &str, answer| Answered { replica: replica.to_owned(), answer };
-    let silent = || Problem::Silent { replica: "c".into(), error: "x".into() };
+    let silent = || Problem::Silent { part: Part::Extender, replica: "c".into(), error: "x".into() };
     let answers = vec![
         said("a", Ok(Some(explanation(5, &[])))),
         said("b", Ok(Some(explanation(9, &[])))),

@@ -4,6 +4,7 @@
 use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Looked, Reach};
 use crate::doctor::scheduler_config::Extender;
+use crate::part::Part;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
 use kube::{Client, ResourceExt as _};
@@ -52,7 +53,7 @@ pub(super) async fn look(
             Reach::Silent("the extender beside kube-scheduler in its pod is not ready".to_owned())
         });
     }
-    let direct = match connect.replica(&uri) {
+    let direct = match connect.replica(Part::Extender, &uri) {
         Ok(client) => ask(&client, "/healthz").await,
         Err(problem) => Err(problem.to_string()),
     };

@@ -3,7 +3,8 @@
 use super::ask::looked;
 use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Certificate, Looked, Metrics, Replica};
-use crate::extender;
+use crate::part::Part;
+use crate::replicas;
 use futures::future::join_all;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ struct Version {
 
 /// All replicas, asked at the same time.
 pub(super) async fn look(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Vec<Replica>> {
-    let found = match extender::find(connect, cluster).await {
+    let found = match replicas::find(Part::Extender, connect, cluster).await {
         Ok(found) => found,
         Err(problem) => return Looked::Hidden(problem.to_string()),
     };

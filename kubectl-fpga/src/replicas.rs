@@ -1,6 +1,8 @@
-//! The extender's replicas: finding them, and asking all of them, since they share nothing.
+//! The replicas of the extender and of the endpoint picker: finding them, and asking all of them, since they share
+//! nothing.
 
 use crate::connection::{Cluster, ConnectArgs};
+use crate::part::Part;
 use crate::problem::{Grant, Problem, chain};
 use futures::future::join_all;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
@@ -17,9 +19,10 @@ const FIND: Grant =
     Grant { namespace: Some("kube-fpga"), verbs: "list", resources: "endpointslices.discovery.k8s.io" };
 const PROXY: Grant = Grant { namespace: Some("kube-fpga"), verbs: "get", resources: "pods/proxy" };
 
-/// A replica of the extender.
+/// A replica of a part.
 #[derive(Clone)]
 pub struct Replica {
+    part: Part,
     /// Name of the pod, or the address.
     pub name: String,
     /// Whether the EndpointSlice has the replica as ready.
@@ -39,28 +42,30 @@ pub struct Answered<T> {
     pub answer: Result<Option<T>, Problem>,
 }
 
-/// Finds the replicas: the addresses of `--extender`, or else the pods behind the Service.
+/// Finds the replicas of a part: at the addresses that are given, or else the pods behind the Service.
 ///
 /// # Errors
-/// [`Problem::Url`] if an address can't be used, [`Problem::NoExtender`] if no pod is found, or the API server's
+/// [`Problem::Url`] if an address can't be used, [`Problem::NoReplica`] if no pod is found, or the API server's
 /// error.
-pub async fn find(args: &ConnectArgs, cluster: &Cluster) -> Result<Vec<Replica>, Problem> {
-    if !args.extender.is_empty() {
-        return given(args);
+pub async fn find(part: Part, args: &ConnectArgs, cluster: &Cluster) -> Result<Vec<Replica>, Problem> {
+    if !args.given(part).is_empty() {
+        return given(part, args);
     }
-    let (namespace, service) = (&args.extender_namespace, &args.extender_service);
+    let (namespace, service) = args.service(part);
     let slices: Api<EndpointSlice> = Api::namespaced(cluster.client.clone(), namespace);
     let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
     let found = slices.list(&of_service).await.map_err(|error| {
-        Problem::of_api(&error, &cluster.server, "can't find the extender's replicas", &FIND)
+        let doing = format!("can't find the {}'s replicas", part.name());
+        Problem::of_api(&error, &cluster.server, &doing, &FIND)
     })?;
-    let no_extender = |why: &str| Problem::NoExtender {
-        namespace: namespace.clone(),
-        service: service.clone(),
+    let none = |why: &str| Problem::NoReplica {
+        part,
+        namespace: namespace.to_owned(),
+        service: service.to_owned(),
         why: why.to_owned(),
     };
     if found.items.is_empty() {
-        return Err(no_extender("is not there"));
+        return Err(none("is not there"));
     }
     let mut replicas = Vec::new();
     for slice in &found.items {
@@ -71,6 +76,7 @@ pub async fn find(args: &ConnectArgs, cluster: &Cluster) -> Result<Vec<Replica>,
             let proxy =
                 |scheme: &str| format!("/api/v1/namespaces/{namespace}/pods/{scheme}{pod}:{number}/proxy");
             replicas.push(Replica {
+                part,
                 name: pod.to_owned(),
                 ready: endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true),
                 client: cluster.client.clone(),
@@ -80,28 +86,40 @@ pub async fn find(args: &ConnectArgs, cluster: &Cluster) -> Result<Vec<Replica>,
         }
     }
     if replicas.is_empty() {
-        return Err(no_extender("has no pods behind it"));
+        return Err(none("has no pods behind it"));
     }
     replicas.sort_by(|a, b| a.name.cmp(&b.name));
     replicas.dedup_by(|a, b| a.name == b.name);
     Ok(replicas)
 }
 
-/// The replicas at the addresses of `--extender`. No cluster is needed.
+/// The replicas of a part, for which no cluster is needed if their addresses are given.
+///
+/// # Errors
+/// The [`Problem`] of [`find`] or [`given`], or that no cluster is configured.
+pub async fn replicas(part: Part, args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
+    if args.given(part).is_empty() {
+        find(part, args, &args.cluster().await?).await
+    } else {
+        given(part, args)
+    }
+}
+
+/// The replicas at the addresses that are given. No cluster is needed.
 ///
 /// # Errors
 /// [`Problem::Url`] if an address can't be used.
-pub fn given(args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
+pub fn given(part: Part, args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
     let replica = |url: &http::Uri| {
         if url.scheme().is_none() || url.authority().is_none() {
             let error = "it has no scheme".to_owned();
-            return Err(Problem::Url { url: url.to_string(), error });
+            return Err(Problem::Url { part, url: url.to_string(), error });
         }
         let name = url.to_string().trim_end_matches('/').to_owned();
-        let client = args.replica(url)?;
-        Ok(Replica { server: name.clone(), name, ready: true, client, prefixes: vec![String::new()] })
+        let client = args.replica(part, url)?;
+        Ok(Replica { part, server: name.clone(), name, ready: true, client, prefixes: vec![String::new()] })
     };
-    args.extender.iter().map(replica).collect()
+    args.given(part).iter().map(replica).collect()
 }
 
 /// Asks all replicas for `path` at the same time.
@@ -119,8 +137,11 @@ impl Replica {
     /// [`Problem`] if the replica does not answer or the answer is not the expected JSON.
     pub async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(path).await? else { return Ok(None) };
-        let parsed = serde_json::from_str(&text)
-            .map_err(|error| Problem::Answer { replica: self.name.clone(), error: error.to_string() })?;
+        let parsed = serde_json::from_str(&text).map_err(|error| Problem::Answer {
+            part: self.part,
+            replica: self.name.clone(),
+            error: error.to_string(),
+        })?;
         Ok(Some(parsed))
     }
 
@@ -138,16 +159,20 @@ impl Replica {
                 Err(problem) => last = last.or(Some(problem)),
             }
         }
-        let silent = || Problem::Silent { replica: self.name.clone(), error: "it has no address".to_owned() };
+        let silent = || Problem::Silent {
+            part: self.part,
+            replica: self.name.clone(),
+            error: "it has no address".to_owned(),
+        };
         Err(last.unwrap_or_else(silent))
     }
 
     async fn try_prefix(&self, path: &str) -> Result<Option<String>, Problem> {
-        let silent = |error: String| Problem::Silent { replica: self.name.clone(), error };
+        let silent = |error: String| Problem::Silent { part: self.part, replica: self.name.clone(), error };
         let of_kube = |error: kube::Error| silent(chain(&error));
         let request =
             http::Request::get(path).body(Body::empty()).map_err(|error| silent(error.to_string()))?;
-        // `Client::request` would parse errors as a Status of the API server; the extender's errors are none.
+        // `Client::request` would parse errors as a Status of the API server; a replica's errors are none.
         let response = self.client.send(request).await.map_err(of_kube)?;
         let code = response.status().as_u16();
         let body = response.into_body().collect_bytes().await.map_err(of_kube)?;
@@ -159,14 +184,14 @@ impl Replica {
             return Ok(Some(text));
         }
         let status = serde_json::from_str::<Status>(&text).unwrap_or_default();
-        // A 404 of the API server carries a Status and means that the pod is gone; a 404 of the extender carries none
-        // and means that the object is unknown.
+        // A 404 of the API server carries a Status and means that the pod is gone; a 404 of a replica carries none and
+        // means that the object is unknown.
         if code == 404 && status.code == 0 {
             return Ok(None);
         }
         let message = if status.message.is_empty() { text } else { status.message.clone() };
         let error = kube::Error::Api(Box::new(Status { code, message, ..status }));
-        match Problem::of_api(&error, &self.server, "asking the extender", &PROXY) {
+        match Problem::of_api(&error, &self.server, &format!("asking the {}", self.part.name()), &PROXY) {
             Problem::Other { error, .. } => Err(silent(error)),
             problem => Err(problem),
         }

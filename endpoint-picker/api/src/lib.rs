@@ -1,0 +1,102 @@
+//! The endpoint picker's answers for people and their tools: what the picker writes and kubectl-fpga reads.
+//!
+//! Enums are texts and unknown fields are ignored, so that a picker of another version can be asked too.
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// `/functions`: a function with its replicas, by name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FunctionView {
+    /// Namespace of the Service.
+    pub namespace: String,
+    /// Name of the function.
+    pub name: String,
+    /// The bitstream that its requests use, if anybody says.
+    pub bitstream: Option<String>,
+    /// Requests in flight.
+    pub in_flight: usize,
+    /// Requests per second, averaged over the last minutes.
+    pub per_second: f64,
+    /// Requests in flight, averaged over the last minutes.
+    pub mean_in_flight: f64,
+    /// How many replicas the function should have of the budget.
+    pub recommended_replicas: u32,
+    /// The replicas, by address.
+    pub replicas: Vec<ReplicaView>,
+}
+
+/// A replica of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaView {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Name of the node, if it is known.
+    pub node: Option<String>,
+    /// Id of the board on the node, if it is known.
+    pub board: Option<String>,
+    /// Whether something fresh is known of the board.
+    pub fresh: bool,
+    /// Requests in flight at the replica.
+    pub in_flight: usize,
+    /// Slots of the board; 0 if they are not known.
+    pub slots: usize,
+    /// Idle slots of the board that hold the function's bitstream.
+    pub idle_with_bitstream: usize,
+    /// Idle slots of the board.
+    pub idle: usize,
+    /// Requests that wait for a slot of the board.
+    pub waiting: usize,
+}
+
+/// `/picks/NAMESPACE/NAME`: a function with the last picks of its requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PicksView {
+    /// The function.
+    pub function: FunctionView,
+    /// The last picks, the latest first.
+    pub picks: Vec<PickView>,
+}
+
+/// The pick for a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PickView {
+    /// Milliseconds since the pick.
+    pub ago_ms: u64,
+    /// Replicas among which was chosen.
+    pub candidates: usize,
+    /// The endpoints in the order in which the gateway tries them, or why there is none.
+    #[serde(flatten)]
+    pub outcome: OutcomeView,
+}
+
+/// What came of a pick.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub enum OutcomeView {
+    /// The request has endpoints.
+    Picked {
+        /// What the choice is based on: `resident`, `load`, `queue` or `in_flight`.
+        basis: String,
+        /// The endpoints in the order in which the gateway tries them.
+        endpoints: Vec<SocketAddr>,
+        /// Node of the first endpoint.
+        node: Option<String>,
+        /// Board of the first endpoint.
+        board: Option<String>,
+        /// Requests in flight at the first endpoint, without this one.
+        in_flight: usize,
+        /// Requests that waited for a slot of its board, without this one.
+        waiting: usize,
+    },
+    /// The request was refused.
+    Refused {
+        /// Why: `no_endpoint` or `too_many_waiting`.
+        refused: String,
+    },
+}
