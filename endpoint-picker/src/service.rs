@@ -6,6 +6,7 @@ use crate::ext_proc::{ProcessingRequest, ProcessingResponse};
 use crate::metrics::RefusalReason;
 use crate::picker::Picker;
 use crate::routing::Routing;
+use crate::state::Refusal;
 use futures::Stream;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,6 +49,11 @@ impl ExternalProcessor for Service {
         &self,
         request: Request<Streaming<ProcessingRequest>>,
     ) -> Result<Response<Self::ProcessStream>, Status> {
+        if !self.picker.is_synced() {
+            // The gateway's own setting says what becomes of the request: by default it goes on without a picker.
+            self.picker.metrics.refused(RefusalReason::Decision(Refusal::NotReady));
+            return Err(Status::unavailable("the functions of the cluster are not known yet"));
+        }
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
             self.picker.metrics.refused(RefusalReason::TooManyStreams);
             Status::resource_exhausted("too many requests are in flight")
