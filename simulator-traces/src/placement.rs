@@ -4,10 +4,10 @@
 pub mod collector;
 pub mod engine;
 pub mod jobs;
+mod known_boards;
 mod lookahead;
 mod measures;
 mod memory;
-pub mod mirror;
 mod mover;
 pub mod node;
 pub mod options;

@@ -3,6 +3,7 @@
 
 use super::collector::Collector;
 use super::jobs::{Job, Jobs};
+use super::known_boards::KnownBoards;
 use super::measures::Measures;
 use super::memory::Memory;
 use super::node::Node;
@@ -37,6 +38,8 @@ pub struct Engine<'s> {
     sizes: Vec<Option<f64>>,
     /// For each unit, the number of requests that were sent to its nodes in turn.
     turns: Vec<usize>,
+    /// What the router knows, if it does not see the boards as they are.
+    known: Option<KnownBoards>,
     /// The requests that have begun, if somebody wants to know.
     served: Option<Vec<Served>>,
 }
@@ -57,7 +60,12 @@ struct Event {
 enum What {
     Loaded,
     Ended,
-    Arrived { board: Micros, unit: u32 },
+    /// The router hears that a request has ended.
+    Heard,
+    Arrived {
+        board: Micros,
+        unit: u32,
+    },
 }
 
 impl<'s> Engine<'s> {
@@ -95,6 +103,7 @@ impl<'s> Engine<'s> {
             uses: 0,
             sizes: Vec::new(),
             turns: Vec::new(),
+            known: (scenario.routing.policy == Route::Tracked).then(|| KnownBoards::new(nodes.len())),
             served: None,
             nodes,
             scenario,
@@ -210,9 +219,25 @@ impl<'s> Engine<'s> {
                 self.uses = uses;
                 self.measures.left(came, now);
                 self.next_waiting(index, bitstream)?;
+                self.answer(index, event);
+            }
+            What::Heard => {
+                if let Some(known) = &mut self.known {
+                    known.end(index, bitstream, now);
+                }
             }
         }
         Ok(())
+    }
+
+    /// The answer of a request that has ended goes to the router.
+    fn answer(&mut self, index: u32, ended: Event) {
+        let at = self.now + Micros::from_millis(self.scenario.routing.way_ms);
+        match &mut self.known {
+            Some(known) if at == self.now => known.end(index, ended.bitstream, at),
+            Some(_) => self.events.push(Reverse(Event { at, what: What::Heard, ..ended })),
+            None => {}
+        }
     }
 
     fn node(&mut self, index: u32) -> Result<&mut Node, ScenarioError> {
@@ -256,6 +281,9 @@ impl<'s> Engine<'s> {
         let Some(board) = board else { return Ok(()) };
         self.measures.board_requests += u64::from(counts);
         self.memory.used(index, job.bitstream, now);
+        if let Some(known) = &mut self.known {
+            known.begin(index, job.bitstream, now);
+        }
         self.units.used(job, board);
         self.measures.arrived(now);
         if self.scenario.slots.requests == Requests::Serial {
@@ -333,6 +361,9 @@ impl<'s> Engine<'s> {
         }
         self.uses = uses;
         self.serial_usage[index as usize] += board + loading;
+        if let Some(known) = &mut self.known {
+            known.end(index, job.bitstream, now);
+        }
         self.measures.left(now, now);
     }
 
@@ -415,6 +446,13 @@ impl<'s> Engine<'s> {
                 };
                 let place = fpga_cluster::router::choose(boards, job.bitstream, worth);
                 place.map_or(0, |place| several[place])
+            }
+            (several, Route::Tracked) => {
+                let place = self.known.as_mut().and_then(|known| {
+                    known.learn(&mut self.nodes, self.now);
+                    known.choose(several, job.bitstream, self.now)
+                });
+                place.map_or(several[0], |place| several[place])
             }
         }
     }

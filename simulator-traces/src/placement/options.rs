@@ -112,6 +112,7 @@ impl Scenario {
                 (0.0..=1e6).contains(&self.placement.replica_budget),
                 "placement.replica_budget: write how many replicas a unit has on average",
             ),
+            (self.routing.way_ms >= 0.0, "routing.way_ms: write no negative time"),
             ((1..=100).contains(&self.placement.replicas), "placement.replicas: write 1 to 100"),
             (self.trace.requests <= 1_000_000_000, "trace.requests: write at most 1000000000"),
             (self.trace.from_day >= 0.0, "trace.from_day: write a day from 0 on"),

@@ -191,7 +191,7 @@ prop_compose! {
     fn any_scenario()(
         nodes in 1_u32..6, slots in 1_u32..4, replicas in 1_u32..3, reconfiguration in 0_u32..2000,
         lifetime in prop::sample::select(vec!["forever", "idle", "request"]),
-        route in prop::sample::select(vec!["random", "round-robin", "least-busy", "loaded"]),
+        route in prop::sample::select(vec!["random", "round-robin", "least-busy", "loaded", "tracked"]),
         reach in prop::sample::select(vec!["replicas", "any"]),
         requests in prop::sample::select(vec!["concurrent", "serial"]),
         after in prop::sample::select(vec!["stays", "goes"]),

@@ -1,25 +1,24 @@
 //! A live cluster with modelled boards against `fpga-sim`, for the same requests: an hour of a trace, compressed in
-//! time, of functions with several replicas each. Control plane, scheduler, collectors, device managers and functions are
-//! real; the boards are modelled (`fpga-device-manager serve --model`).
+//! time, of functions with several replicas each. Control plane, scheduler, collectors, device managers, functions, Envoy
+//! and the endpoint picker are real; the boards are modelled (`fpga-device-manager serve --model`).
 //!
-//! The simulator gets the replicas' nodes as kube-scheduler chose them, so that both differ in nothing but how requests
-//! are served.
+//! The simulator gets the replicas' nodes as kube-scheduler chose them, and the time that a request takes beside its
+//! board, so that both differ in nothing but how requests are served.
 
 mod client;
+mod front_door;
 mod functions;
 mod plan;
 mod report;
-mod router;
 mod simulation;
 
 use crate::testbed::artifacts;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
 use anyhow::{Context as _, Result};
-use client::Client;
+use front_door::FrontDoor;
 use functions::Functions;
 use plan::Plan;
 use report::{Comparison, Late, Totals};
-use router::Router;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,11 +58,15 @@ pub struct Args {
     #[arg(long, default_value_t = 0.5)]
     share: f64,
     /// How requests are sent to replicas; several, one after the other, each in a cluster of its own.
-    #[arg(long, value_delimiter = ',', default_value = "in-turn,loaded")]
+    #[arg(long, value_delimiter = ',', default_value = "in-turn,picker")]
     routing: Vec<Routing>,
     /// Only simulate, with replicas spread evenly: to see what a run would show.
     #[arg(long)]
     dry_run: bool,
+    /// For the simulator: time of a request beside its board, in microseconds; half of it is before the board
+    /// [default: as the live run has it; 0 with --dry-run].
+    #[arg(long, value_name = "MICROSECONDS")]
+    way_us: Option<u32>,
     /// File for the single requests, live and simulated.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -72,10 +75,10 @@ pub struct Args {
 /// How requests are sent to replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Routing {
-    /// To each replica in turn: no router.
+    /// Envoy sends to each replica in turn: no router.
     InTurn,
-    /// By the router's decision (`fpga_cluster::router`), made here from all requests and answers.
-    Loaded,
+    /// Envoy asks the endpoint picker.
+    Picker,
 }
 
 impl Routing {
@@ -83,7 +86,7 @@ impl Routing {
     fn policy(self) -> &'static str {
         match self {
             Self::InTurn => "round-robin",
-            Self::Loaded => "loaded",
+            Self::Picker => "tracked",
         }
     }
 }
@@ -92,7 +95,7 @@ impl fmt::Display for Routing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InTurn => "replicas in turn",
-            Self::Loaded => "by the router's decision",
+            Self::Picker => "by the endpoint picker",
         })
     }
 }
@@ -108,7 +111,8 @@ impl Args {
         if self.dry_run {
             for routing in &self.routing {
                 let placed = simulation::spread(self.functions.into(), self.replicas, self.nodes);
-                let simulated = simulation::run(&self, *routing, &plan, placed)?;
+                let way = Duration::from_micros(self.way_us.unwrap_or(0).into());
+                let simulated = simulation::run(&self, *routing, &plan, placed, way)?;
                 println!("{}", report::summary(&format!("fpga-sim, {routing}"), &simulated));
             }
             return Ok(());
@@ -144,18 +148,18 @@ impl Args {
         eprintln!("deploying {} functions with {} replicas each", self.functions, self.replicas);
         let functions =
             Functions::deploy(&cluster, plan, self.replicas, runtime, programs, bitstreams).await?;
+        let door = FrontDoor::open(&cluster, &functions, routing).await?;
         eprintln!("playing {} requests in {} s, {routing}", plan.requests.len(), self.seconds);
-        let router = match routing {
-            Routing::InTurn => Router::in_turn(plan),
-            Routing::Loaded => Router::loaded(&simulation::scenario(self, routing)?)?,
-        };
-        let live = Client::new(&functions, router).play(plan).await?;
+        let live = client::play(plan, &functions, &door).await?;
+        door.check_running()?;
         cluster.check_running()?;
         let (totals, late) = of_managers(&cluster).await?;
         let placed = functions.placed();
+        drop(door);
         cluster.stop().await;
-        let simulated = simulation::run(self, routing, plan, placed)?;
-        Ok(Comparison { routing, live: (live, totals), simulated, late })
+        let way = self.way_us.map_or_else(|| report::way(&live), |way| Duration::from_micros(way.into()));
+        let simulated = simulation::run(self, routing, plan, placed, way)?;
+        Ok(Comparison { routing, way, live: (live, totals), simulated, late })
     }
 
     /// Compressed time divided by the trace's time.
@@ -182,11 +186,11 @@ impl Args {
     }
 
     async fn start(&self, runtime: Runtime, bitstreams: &Path, model: &Path) -> Result<Cluster> {
-        let board = |index| BoardSpec {
+        let board = |index: u8| BoardSpec {
             slots: self.slots,
             bitstreams: Some(bitstreams.to_owned()),
             device_manager_args: vec!["--model".to_owned(), model.display().to_string()],
-            ..BoardSpec::new(&node_name(index), Some(runtime))
+            ..BoardSpec::new(&node_name(index.into()), Some(runtime))
         };
         Cluster::start(ClusterSpec {
             boards: (0..self.nodes).map(board).collect(),
@@ -199,7 +203,7 @@ impl Args {
     }
 }
 
-fn node_name(index: u8) -> String {
+fn node_name(index: u32) -> String {
     format!("board-{index}")
 }
 

@@ -104,6 +104,8 @@ pub struct Routing {
     pub policy: Route,
     /// The allowed nodes.
     pub reach: Reach,
+    /// For `tracked`: milliseconds from the end of a request on its board until the router hears of it.
+    pub way_ms: f64,
 }
 
 /// The choice among the allowed nodes.
@@ -117,8 +119,11 @@ pub enum Route {
     RoundRobin,
     /// The node with the fewest busy slots and waiting requests.
     LeastBusy,
-    /// A node with the bitstream in an idle slot; without one, the node where loading costs least.
+    /// A node with the bitstream in an idle slot; without one, the node where loading costs least. The router sees all
+    /// slots and queues as they are.
     Loaded,
+    /// As `loaded`, by what an endpoint picker knows: its own requests, and the states that the nodes publish.
+    Tracked,
 }
 
 /// The nodes that are allowed to serve a request.

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ pub(super) struct Functions {
 pub(super) struct Replica {
     /// Number of its node.
     pub node: u32,
-    /// IP address of the pod.
-    pub address: String,
+    /// Address and port of the pod.
+    pub address: SocketAddr,
 }
 
 impl Functions {
@@ -99,7 +100,8 @@ pub(super) fn bitstream(function: usize) -> String {
     format!("hold-{function}")
 }
 
-fn name(function: usize) -> String {
+/// Name of a function.
+pub(super) fn name(function: usize) -> String {
     format!("function-{function}")
 }
 
@@ -114,9 +116,9 @@ fn ready(pods: &[Pod], functions: usize, replicas: u8) -> Option<Vec<Vec<Replica
         }
         let function: usize = pod.labels().get("app")?.strip_prefix("function-")?.parse().ok()?;
         let node = pod.spec.as_ref()?.node_name.as_deref()?;
-        let node = (0..u8::MAX).find(|index| node_name(*index) == node)?;
-        let address = status.pod_ip.clone()?;
-        found.get_mut(function)?.push(Replica { node: node.into(), address });
+        let node = (0..=u32::from(u8::MAX)).find(|index| node_name(*index) == node)?;
+        let address = SocketAddr::new(status.pod_ip.as_deref()?.parse().ok()?, FUNCTION_PORT);
+        found.get_mut(function)?.push(Replica { node, address });
     }
     for function in &mut found {
         function.sort_by_key(|replica| replica.node);

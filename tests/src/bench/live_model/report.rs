@@ -50,9 +50,24 @@ pub(super) struct Late {
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub routing: Routing,
+    /// Time of a request beside its board, as the simulator has it.
+    pub way: Duration,
     pub live: (Vec<Served>, Totals),
     pub simulated: (Vec<Served>, Totals),
     pub late: Late,
+}
+
+/// The median time of a live request beside its board: all but the kernel, and but what it waits longer than most do
+/// before the kernel starts.
+pub(super) fn way(live: &[Served]) -> Duration {
+    let before_start = Sorted::new(live.iter().map(|live| live.before_start).collect());
+    overhead(live).percentile(50) + before_start.percentile(50)
+}
+
+/// Time of each request beside the kernel and what is before its start: HTTP, the client library, and the machine.
+fn overhead(live: &[Served]) -> Sorted {
+    let of = |live: &Served| Some(live.took?.saturating_sub(live.before_start + live.planned.board()));
+    Sorted::new(live.iter().filter_map(of).collect())
 }
 
 impl Comparison {
@@ -77,16 +92,6 @@ impl Comparison {
             );
         }
         text
-    }
-
-    /// Time of a request beside the kernel and what is before its start: HTTP, the client library, and the machine.
-    fn overhead(&self) -> Sorted {
-        let overhead = self
-            .live
-            .0
-            .iter()
-            .filter_map(|live| Some(live.took?.saturating_sub(live.before_start + live.planned.board())));
-        Sorted::new(overhead.collect())
     }
 }
 
@@ -119,7 +124,12 @@ impl fmt::Display for Comparison {
                 simulated * 1e3,
             )?;
         }
-        writeln!(f, "\nTime of a request beside that and the kernel: {}.", self.overhead().told())?;
+        writeln!(
+            f,
+            "\nTime of a request beside that and the kernel: {}. fpga-sim has {:.2} ms for the way.",
+            overhead(&self.live.0).told(),
+            self.way.as_secs_f64() * 1e3
+        )?;
         let Late { late, all, unknown } = self.late;
         writeln!(
             f,

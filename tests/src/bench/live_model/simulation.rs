@@ -12,19 +12,25 @@ use serde_json::json;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// The scenario of the run.
-pub(super) fn scenario(args: &Args, routing: Routing) -> Result<Scenario> {
+/// Seconds between two states of a busy node, and milliseconds until the picker has one.
+const FRESHNESS: (f64, f64) = (0.5, 50.0);
+
+/// The scenario of the run, in which half of `way` is before the board.
+fn scenario(args: &Args, routing: Routing, way: Duration) -> Result<Scenario> {
+    let half_ms = way.as_secs_f64() * 1e3 / 2.0;
     serde_json::from_value(json!({
         "kind": "placement",
         "cluster": {
             "nodes": args.nodes,
             "slots": args.slots,
             "reconfiguration_ms": args.reconfiguration().as_secs_f64() * 1e3,
+            "network_ms": half_ms,
         },
         // Each request of the plan is its time on the board.
         "workload": {"p": 1.0, "m_ms": 0.0, "r": 1.0},
         "placement": {"replicas": args.replicas},
-        "routing": {"policy": routing.policy()},
+        "routing": {"policy": routing.policy(), "way_ms": half_ms},
+        "freshness": {"interval_s": FRESHNESS.0, "delay_ms": FRESHNESS.1},
         "slots": {"eviction": "predicted", "remembers": "board"},
     }))
     .context("the scenario is wrong")
@@ -36,11 +42,15 @@ pub(super) fn run(
     routing: Routing,
     plan: &Plan,
     placed: Vec<Vec<u32>>,
+    way: Duration,
 ) -> Result<(Vec<Served>, Totals)> {
-    let scenario = scenario(args, routing)?;
+    let scenario = scenario(args, routing, way)?;
     let requests: Vec<Request> = plan.requests.iter().map(request).collect::<Result<_>>()?;
     let mut trace = Trace::of("live", requests.into_iter());
-    let (_, served) = Engine::new(&scenario)?.placed(placed)?.run_recorded(&mut trace)?;
+    let (_, mut served) = Engine::new(&scenario)?.placed(placed)?.run_recorded(&mut trace)?;
+    // A device manager does not see the time before a request reaches it.
+    let before = Micros::from_millis(scenario.cluster.network_ms);
+    served.iter_mut().for_each(|served| served.wait = served.wait - before);
     let totals = Totals {
         cold: served.iter().filter(|served| served.start == served::SlotStart::Cold).count() as f64,
         wait_seconds: served.iter().map(|served| served.wait.secs()).sum(),
