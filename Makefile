@@ -130,9 +130,14 @@ bench: setup ## Measure: remote against native OpenCL, the extender, kube-schedu
 	hack/bench.sh
 
 .PHONY: live-model
-live-model: setup control-plane envoy ## A live cluster with modelled boards against fpga-sim, for the same requests (10 minutes)
-	cargo build $(foreach package,$(DEMO),-p $(package))
-	target/debug/fpga-bench live-model $(LIVE_MODEL)
+live-model: setup control-plane envoy ## A live cluster with modelled boards against fpga-sim, for the same requests (15 minutes)
+	cargo build --release $(foreach package,$(DEMO),-p $(package))
+	target/release/fpga-bench live-model $(LIVE_MODEL)
+
+.PHONY: picker-load
+picker-load: control-plane envoy ## 500,000 requests through Envoy and the picker, clients and picker killed: counts are exact (PICKER_LOAD_REQUESTS, PICKER_LOAD_SEED)
+	cargo build --release -p fpga-endpoint-picker -p fpga-tests
+	target/release/fpga-picker-load
 
 .PHONY: conformance
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)

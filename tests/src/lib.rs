@@ -8,5 +8,6 @@
 pub mod bench;
 pub mod demo;
 pub mod functions;
+pub mod picker_load;
 pub mod soak;
 pub mod testbed;

@@ -50,12 +50,22 @@ pub struct Args {
 }
 
 /// Random choices that a seed repeats.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Chance(u64);
 
 impl Chance {
+    /// The choices of a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// Other choices of the same seed, for the client with this number.
+    pub(crate) fn of_client(&self, client: u64) -> Self {
+        Self::new(self.0.wrapping_add(client))
+    }
+
     /// A random number in `0..below`.
-    fn below(&mut self, below: u64) -> u64 {
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -108,7 +118,7 @@ impl Args {
         let mut running =
             Clients::new(programs, &manager.with_file_name("libfpga_opencl_icd.so"), folder.path(), &mark)?;
         let length = Duration::from_secs_f64(minutes * 60.0);
-        let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut chance = Chance::new(seed);
         soak(&mut running, &mut managers, &mut chance, clients, length.mul_f64(WARM_UP))?;
         rest(&mut running, &managers)?;
         let before = State::of(&managers[0])?;
@@ -230,7 +240,7 @@ mod tests {
     #[test]
     fn chance_repeats_itself_by_seed_and_reaches_everything() {
         let draw = |seed| {
-            let mut chance = super::Chance(seed);
+            let mut chance = super::Chance::new(seed);
             (0..200).map(|_| chance.below(7)).collect::<Vec<_>>()
         };
         assert_eq!(draw(5), draw(5));
