@@ -187,6 +187,23 @@ fn scenarios_without_sense_are_refused_with_what_to_write() {
     }
 }
 
+#[test]
+fn a_router_that_hears_of_an_end_late_loads_another_board_meanwhile() {
+    let cold = |routing: &str| {
+        let scenario = scenario(&format!(
+            "[cluster]\nnodes = 2\nslots = 1\nreconfiguration_ms = 100\n[placement]\nreplicas = 2\n\
+             [workload]\np = 1\nm_ms = 0\nr = 1\n[routing]\n{routing}\n"
+        ));
+        // The second request comes 50 ms after the end of the first, which ends at 1.1 s.
+        let requests = vec![request(0.0, 1.0, 0), request(1.15, 1.0, 0)];
+        get(&simulate(&scenario, requests), "cold_starts")
+    };
+    assert_eq!(cold("policy = \"loaded\""), 1.0);
+    assert_eq!(cold("policy = \"tracked\""), 1.0, "it hears of the end at once");
+    assert_eq!(cold("policy = \"tracked\"\nway_ms = 49"), 1.0);
+    assert_eq!(cold("policy = \"tracked\"\nway_ms = 51"), 2.0);
+}
+
 prop_compose! {
     fn any_scenario()(
         nodes in 1_u32..6, slots in 1_u32..4, replicas in 1_u32..3, reconfiguration in 0_u32..2000,

@@ -14,6 +14,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -123,9 +124,13 @@ impl RoutedFunction {
                 "bitstreams": [{"name": bitstream, "lastUsedAgoMs": 10}],
                 "window": {"bucketMs": 10_000, "usageMs": [], "reconfigurationMs": []},
             });
-            let change =
-                json!({"metadata": {"annotations": {"fpga-scheduling.io/node-state": state.to_string()}}});
-            nodes.patch(&node_name(number), &PatchParams::default(), &Patch::Merge(change)).await?;
+            // As the collector writes it: the age of a state follows from the time that the API server keeps of its author.
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": node_name(number), "annotations": {(ANNOTATION): state.to_string()}},
+            });
+            let author = PatchParams::apply(FIELD_MANAGER).force();
+            nodes.patch(&node_name(number), &author, &Patch::Apply(node)).await?;
         }
         let boards = f64::from(self.nodes);
         wait::until("the picker to know all boards", KNOWN, async || {
