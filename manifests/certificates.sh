@@ -15,7 +15,7 @@ command -v openssl >/dev/null || { echo "error: openssl is missing; install the 
 dir=$1
 namespace=${NAMESPACE:-kube-fpga}
 service=fpga-scheduler-extender.$namespace.svc
-router=fpga-router-streams.$namespace.svc
+router=fpga-endpoint-picker.$namespace.svc
 umask 077
 mkdir -p "$dir"
 cd "$dir"

@@ -70,7 +70,7 @@ capabilities:
 {{- define "extenderHost" -}}fpga-scheduler-extender.{{ .Release.Namespace }}.svc{{- end }}
 
 {{/* The name of the Service by which collectors stream to pickers, likewise. */}}
-{{- define "routerStreamsHost" -}}fpga-router-streams.{{ .Release.Namespace }}.svc{{- end }}
+{{- define "routerStreamsHost" -}}fpga-endpoint-picker.{{ .Release.Namespace }}.svc{{- end }}
 
 {{/* The DNS names in that certificate. */}}
 {{- define "certificateNames" -}}
