@@ -67,7 +67,7 @@ impl<'m> Headers<'m> {
     }
 }
 
-/// One header.
+/// A header of a request: key and value, as bytes of the message.
 #[derive(Debug, Clone, Copy, Default)]
 struct Header<'m> {
     key: &'m [u8],

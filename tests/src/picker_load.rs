@@ -40,7 +40,7 @@ pub struct Args {
     /// Number of clients at a time.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     clients: u16,
-    /// One request in so many is cut at a random moment: its client is killed.
+    /// Of how many requests one is cut: its client is killed at a random moment.
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(2..=10_000))]
     cut: u64,
     /// Number of hostile clients at a time.

@@ -25,7 +25,7 @@ pub struct Library {
 pub struct LibraryBitstream {
     /// Namespaces, beside its own, whose pods may use it.
     pub allowed: AllowedNamespaces,
-    /// Its bitstreams.
+    /// The bitstreams of the accelerator, for each kind of board one.
     pub variants: Vec<LibraryVariant>,
 }
 
@@ -54,7 +54,7 @@ pub enum AllowedNamespaces {
 pub struct LabelRequirement {
     /// The label.
     pub key: String,
-    /// What is required of it.
+    /// The condition on the label.
     pub operator: LabelOperator,
 }
 

@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-/// One stream of a gateway.
+/// The stream that a gateway opens for a request: what it sends, and what the picker answers.
 pub struct Call {
     pub messages: mpsc::Sender<ProcessingRequest>,
     pub answers: Streaming<ProcessingResponse>,

@@ -4,7 +4,7 @@ use fpga_core::bitstream::Digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Most variants of an artifact.
+/// Maximum number of variants of an artifact.
 pub const MAX_VARIANTS: usize = 64;
 /// Longest bitstream, in bytes.
 pub const MAX_BITSTREAM_BYTES: u64 = 4 << 30;
@@ -12,7 +12,7 @@ pub const MAX_BITSTREAM_BYTES: u64 = 4 << 30;
 const MAX_NAME_BYTES: usize = 128;
 /// Longest value of a label of Kubernetes.
 const MAX_LABEL_BYTES: usize = 63;
-/// Most slots of a region.
+/// Maximum size of a region, in slots.
 const MAX_REGION_SIZE: u32 = 64;
 
 /// An accelerator with its bitstreams. Its JSON is the configuration of the artifact.
@@ -62,9 +62,9 @@ pub enum InvalidArtifact {
         "{field} {value:?} is no value of a node label; write letters, digits, `-`, `_` and `.`, at most {MAX_LABEL_BYTES}, with a letter or digit first and last"
     )]
     Label {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: String,
     },
     /// The region has no slot, or too many.

@@ -37,7 +37,7 @@ pub enum CredentialsError {
     Form {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's message, or the entry that has another form.
         reason: String,
     },
 }

@@ -43,7 +43,7 @@ pub enum LayoutError {
     Form {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong.
+        /// What the folder lacks, or has in another form.
         reason: String,
     },
     /// The manifest or the configuration is wrong.
@@ -51,7 +51,7 @@ pub enum LayoutError {
     Manifest {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong.
+        /// The fault of the manifest or the configuration.
         #[source]
         source: InvalidManifest,
     },

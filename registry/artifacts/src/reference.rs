@@ -16,7 +16,7 @@ pub struct Reference {
     pub registry: String,
     /// Repository in the registry.
     pub repository: String,
-    /// Which artifact of the repository.
+    /// Tag or digest of the artifact in the repository.
     pub target: Target,
 }
 

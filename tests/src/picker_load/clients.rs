@@ -31,7 +31,7 @@ pub(super) struct Clients {
     pub address: SocketAddr,
     /// Number of clients at a time.
     pub clients: u16,
-    /// One request in so many is cut.
+    /// Of how many requests one is cut.
     pub cut: u64,
 }
 

@@ -103,7 +103,7 @@ pub enum RegistryError {
     Manifest {
         /// The artifact.
         reference: String,
-        /// What is wrong.
+        /// The fault of the manifest.
         #[source]
         source: InvalidManifest,
     },
