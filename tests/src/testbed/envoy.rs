@@ -48,25 +48,12 @@ pub struct Upstream {
 }
 
 impl EnvoySpec {
-    /// Starts Envoy and waits until it listens.
+    /// Starts Envoy with this configuration, and waits until it listens.
     ///
     /// # Errors
-    /// Envoy is missing or does not start.
+    /// As [`start`].
     pub async fn start(&self, run_dir: &RunDir) -> Result<Process> {
-        let program = programs::repository().join("build/envoy/envoy");
-        ensure!(program.exists(), "Envoy is missing: run hack/envoy.sh");
-        let config = run_dir.path().join("envoy.json");
-        std::fs::write(&config, self.bootstrap().to_string()).context("can't write Envoy's configuration")?;
-        let spec = ProcessSpec::new("envoy", program, run_dir.log("envoy"))
-            .args(["--concurrency", "1", "--log-level", "warning", "--disable-hot-restart", "--config-path"])
-            .arg(config);
-        let process = Process::start(&spec)?;
-        wait::until("Envoy to listen", START, async || {
-            process.check_running()?;
-            Ok(tokio::net::TcpStream::connect(self.listen).await.ok().map(drop))
-        })
-        .await?;
-        Ok(process)
+        start(&self.bootstrap(), self.listen, run_dir).await
     }
 
     fn bootstrap(&self) -> Value {
@@ -120,6 +107,27 @@ impl EnvoySpec {
             "circuit_breakers": no_limits(),
         })
     }
+}
+
+/// Starts Envoy with the configuration `bootstrap`, and waits until it listens at `listen`.
+///
+/// # Errors
+/// Envoy is missing or does not start.
+pub async fn start(bootstrap: &Value, listen: SocketAddr, run_dir: &RunDir) -> Result<Process> {
+    let program = programs::repository().join("build/envoy/envoy");
+    ensure!(program.exists(), "{} is missing. Run `make envoy` (once)", program.display());
+    let config = run_dir.path().join("envoy.json");
+    std::fs::write(&config, bootstrap.to_string()).context("can't write Envoy's configuration")?;
+    let spec = ProcessSpec::new("envoy", program, run_dir.log("envoy"))
+        .args(["--concurrency", "1", "--log-level", "warning", "--disable-hot-restart", "--config-path"])
+        .arg(config);
+    let process = Process::start(&spec)?;
+    wait::until("Envoy to listen", START, async || {
+        process.check_running()?;
+        Ok(tokio::net::TcpStream::connect(listen).await.ok().map(drop))
+    })
+    .await?;
+    Ok(process)
 }
 
 /// The filter that asks the picker. Without the trailers the picker's stream would end at the headers.
