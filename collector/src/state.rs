@@ -296,6 +296,7 @@ impl State {
                 board: status.board.clone(),
                 shell: status.shell.clone(),
                 slots: status.slots,
+                reconfigured_part: status.reconfigured_part,
                 usage: measured.usage,
                 reconfiguration: measured.reconfiguration,
                 queued: status.queued,

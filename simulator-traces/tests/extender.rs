@@ -173,8 +173,15 @@ impl Twins {
             let shown = node.shown();
             node.collector.before_change(now, || shown);
             let (function, unit) = (bitstream, bitstream);
-            let job =
-                Job { at: now, function, unit, bitstream, cpu: Micros::ZERO, board: Some(Micros::ZERO) };
+            let job = Job {
+                at: now,
+                function,
+                unit,
+                bitstream,
+                cpu: Micros::ZERO,
+                board: Some(Micros::ZERO),
+                picker: 0,
+            };
             node.waiting.push_back(job);
             return;
         }

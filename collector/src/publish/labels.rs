@@ -129,7 +129,7 @@ fn is_label_value(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::device::Health;
+    use fpga_core::device::{Health, ReconfiguredPart};
     use fpga_core::units::Millis;
 
     fn device(vendor: &str, shell: &str, board: &str) -> DeviceState {
@@ -140,6 +140,7 @@ mod tests {
             board: board.to_owned(),
             shell: shell.to_owned(),
             slots: 1,
+            reconfigured_part: ReconfiguredPart::Slot,
             loaded: Vec::new(),
             usage: Millis::ZERO,
             reconfiguration: Millis::ZERO,

@@ -5,12 +5,16 @@
 
 use fpga_core::units::{Millis, MonotonicTime};
 
-/// Time in which a past second loses all but 1/e of its weight.
+/// Time in which a past second loses all but 1/e of its weight, for demand over minutes.
 pub const MEMORY: Millis = Millis(300_000);
+
+/// The same for demand of the moment, by which an autoscaler follows a load within its own period, mostly 15 s.
+pub const SHORT_MEMORY: Millis = Millis(15_000);
 
 /// Demand for one function.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand {
+    memory: Millis,
     in_flight: usize,
     at: MonotonicTime,
     /// Weight of the time since the beginning, which a long time brings near 1.
@@ -22,16 +26,29 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// No request until `now`.
+    /// Demand over minutes, with no request until `now`.
     #[must_use]
     pub fn new(now: MonotonicTime) -> Self {
-        Self { in_flight: 0, at: now, weight: 0.0, mean_in_flight: 0.0, rate: 0.0 }
+        Self::over(MEMORY, now)
+    }
+
+    /// Demand with another memory, at least a millisecond, and no request until `now`.
+    #[must_use]
+    pub fn over(memory: Millis, now: MonotonicTime) -> Self {
+        Self {
+            memory: memory.max(Millis(1)),
+            in_flight: 0,
+            at: now,
+            weight: 0.0,
+            mean_in_flight: 0.0,
+            rate: 0.0,
+        }
     }
 
     /// Records that a request has arrived.
     pub fn arrive(&mut self, now: MonotonicTime) {
         self.go_to(now);
-        self.rate += 1e3 / MEMORY.0 as f64;
+        self.rate += 1e3 / self.memory.0 as f64;
     }
 
     /// Records how many requests are in flight from now on.
@@ -51,12 +68,12 @@ impl Demand {
     #[must_use]
     pub fn per_second(mut self, now: MonotonicTime) -> f64 {
         self.go_to(now);
-        let one_second = -libm::expm1(-1e3 / MEMORY.0 as f64);
+        let one_second = -libm::expm1(-1e3 / self.memory.0 as f64);
         if self.weight >= one_second { self.rate / self.weight } else { 0.0 }
     }
 
     fn go_to(&mut self, now: MonotonicTime) {
-        let share = -((now - self.at).0 as f64) / MEMORY.0 as f64;
+        let share = -((now - self.at).0 as f64) / self.memory.0 as f64;
         self.at = self.at.max(now);
         // Past times keep `kept` of their weight, and the time since then gets the rest.
         let (kept, new) = (libm::exp(share), -libm::expm1(share));
@@ -119,6 +136,17 @@ mod tests {
         assert!((demand.per_second(later) / demand.per_second(now) - 0.368).abs() < 0.01);
         assert!((demand.mean_in_flight(later) / demand.mean_in_flight(now) - 0.368).abs() < 0.01);
         assert!(demand.mean_in_flight(now + Millis::from_secs(86_400)) < 1e-9);
+    }
+
+    #[test]
+    fn a_short_memory_follows_a_burst_that_a_long_one_hardly_sees() {
+        let burst = T0 + Millis::from_secs(3_600);
+        let after = |memory| {
+            let mut demand = Demand::over(memory, T0);
+            demand.set_in_flight(10, burst);
+            demand.mean_in_flight(burst + Millis::from_secs(30))
+        };
+        assert!(after(SHORT_MEMORY) > 8.0 && after(MEMORY) < 2.0);
     }
 
     #[test]

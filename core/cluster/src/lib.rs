@@ -6,6 +6,7 @@
 
 pub mod allocation;
 pub mod demand;
+pub mod moves;
 pub mod pool;
 pub mod qos;
 pub mod rebalance;

@@ -65,15 +65,23 @@ impl<B: Copy + PartialEq> Board<'_, B> {
         self.idle().any(|slot| slot.resident == Some(bitstream))
     }
 
-    fn fit<W: Ord>(&self, wanted: B, worth: impl Fn(B, NonZeroU32) -> W) -> Fit<W> {
+    /// The fit of a board that serves the request without evicting anything, which is better than that of any other.
+    fn fit_without_eviction<W>(&self, wanted: B) -> Option<Fit<W>> {
         if self.has_idle(wanted) {
-            return Fit::Resident;
+            return Some(Fit::Resident);
         }
+        let empty = self.idle().filter(|slot| slot.resident.is_none());
+        let last_use = empty.map(|slot| slot.last_use).min()?;
+        Some(Fit::Load { evicted: None, last_use })
+    }
+
+    fn fit<W: Ord>(&self, wanted: B, worth: impl Fn(B, NonZeroU32) -> W) -> Fit<W> {
         let load = |slot: &Slot<B>| {
             let evicted = slot.resident.map(|resident| worth(resident, self.copies(resident)));
             Fit::Load { evicted, last_use: slot.last_use }
         };
-        self.idle().map(load).min().unwrap_or(Fit::Wait { waiting: self.waiting })
+        let evicting = || self.idle().map(load).min();
+        self.fit_without_eviction(wanted).or_else(evicting).unwrap_or(Fit::Wait { waiting: self.waiting })
     }
 }
 
@@ -101,10 +109,13 @@ pub fn choose<'a, B: Copy + PartialEq + 'a, W: Ord>(
     best.map(|(_, _, place)| place)
 }
 
-/// The indexes in `boards` of the replicas that a request for `wanted` should try, the best first and at most `most`.
-/// The first is that of [`choose`], and each further one is what it would be without those before.
-pub fn rank<'a, B: Copy + PartialEq + 'a, W: Ord>(
-    boards: impl IntoIterator<Item = Board<'a, B>>,
+/// The boards that a request for `wanted` should try, the best first and at most `most`, as indexes in `boards`. Each board
+/// comes with its replica; the boards of one replica follow each other. A replica is as good as its best board for the
+/// request, which is the board that the request is counted on, and no replica is tried twice.
+///
+/// The first is that of [`choose`], and each further one is what it would be without the replicas before.
+pub fn rank<'a, R: PartialEq, B: Copy + PartialEq + 'a, W: Ord>(
+    boards: impl IntoIterator<Item = (R, Board<'a, B>)>,
     wanted: B,
     worth: impl Fn(usize, B, NonZeroU32) -> W,
     most: usize,
@@ -112,16 +123,28 @@ pub fn rank<'a, B: Copy + PartialEq + 'a, W: Ord>(
     if most == 0 {
         return Vec::new();
     }
-    let fits = boards.into_iter().enumerate().map(|(place, board)| {
-        (board.fit(wanted, |resident, copies| worth(place, resident, copies)), board.in_flight, place)
-    });
-    let mut fits: Vec<_> = fits.collect();
-    if fits.len() > most {
-        fits.select_nth_unstable(most - 1);
-        fits.truncate(most);
+    let boards: Vec<(R, Board<'a, B>)> = boards.into_iter().collect();
+    // What a load would cost on the others is of no interest if enough replicas evict nothing. It is most of the work.
+    let is_cheap = |board: &Board<'_, B>| board.fit_without_eviction::<W>(wanted).is_some();
+    let cheap = boards.chunk_by(|one, next| one.0 == next.0);
+    let cheap = cheap.filter(|boards| boards.iter().any(|(_, board)| is_cheap(board)));
+    let only_cheap = cheap.take(most).count() == most;
+    let mut best: Vec<(Fit<W>, usize, usize)> = Vec::with_capacity(boards.len());
+    let mut place = 0;
+    for of_replica in boards.chunk_by(|one, next| one.0 == next.0) {
+        let places = (place..).zip(of_replica).filter(|(_, (_, board))| !only_cheap || is_cheap(board));
+        let fits = places.map(|(place, (_, board))| {
+            (board.fit(wanted, |resident, copies| worth(place, resident, copies)), board.in_flight, place)
+        });
+        best.extend(fits.min());
+        place += of_replica.len();
     }
-    fits.sort_unstable();
-    fits.into_iter().map(|(_, _, place)| place).collect()
+    if best.len() > most {
+        best.select_nth_unstable(most - 1);
+        best.truncate(most);
+    }
+    best.sort_unstable();
+    best.into_iter().map(|(_, _, place)| place).collect()
 }
 
 #[cfg(test)]
@@ -173,10 +196,35 @@ mod tests {
     fn of_equal_boards_the_one_with_the_fewest_requests_in_flight_comes_first() {
         let slots = [slot(Some('w'), SlotState::Idle, 1)];
         let boards = [3, 1, 2, 1].map(|in_flight| Board { slots: &slots, waiting: 0, in_flight });
-        assert_eq!(rank(boards, 'w', worth, 3), [1, 3, 2]);
+        assert_eq!(rank((0..).zip(boards), 'w', worth, 3), [1, 3, 2]);
         let unknown = [2, 0, 1].map(|in_flight| Board { slots: &[], waiting: in_flight, in_flight });
-        assert_eq!(rank(unknown, 'w', worth, 9), [1, 2, 0], "without knowledge the least in flight");
-        assert_eq!(rank(unknown, 'w', worth, 0), [0; 0]);
+        let unknown = || (0..).zip(unknown);
+        assert_eq!(rank(unknown(), 'w', worth, 9), [1, 2, 0], "without knowledge the least in flight");
+        assert_eq!(rank(unknown(), 'w', worth, 0), [0; 0]);
+    }
+
+    #[test]
+    fn a_replica_with_several_boards_is_as_good_as_the_best_of_them() {
+        use SlotState::{Busy, Idle};
+        let cold = [slot(Some('z'), Idle, 1)];
+        let warm = [slot(Some('w'), Idle, 5)];
+        let busy = [slot(Some('w'), Busy, 9)];
+        let empty = [slot(None, Idle, 0)];
+        for (what, boards, expected) in [
+            ("the second board is warm", vec![(0, &cold), (0, &warm), (1, &empty)], vec![1, 2]),
+            ("the first one is", vec![(0, &warm), (0, &cold), (1, &empty)], vec![0, 2]),
+            ("another replica's is", vec![(0, &cold), (0, &busy), (1, &warm)], vec![2, 0]),
+            (
+                "one with room for one without",
+                vec![(0, &busy), (0, &cold), (1, &busy), (1, &busy)],
+                vec![1, 2],
+            ),
+            ("a replica is tried once", vec![(0, &warm), (0, &warm), (0, &warm)], vec![0]),
+            ("one board each", vec![(0, &cold), (1, &warm), (2, &empty)], vec![1, 2, 0]),
+        ] {
+            let views = boards.iter().map(|(replica, slots)| (*replica, board((&slots[..], 0))));
+            assert_eq!(rank(views, 'w', worth, 9), expected, "{what}");
+        }
     }
 
     fn any_slot() -> impl Strategy<Value = Slot<char>> {
@@ -213,15 +261,24 @@ mod tests {
         #[test]
         fn each_further_replica_is_the_choice_without_those_before(
             boards in any_boards(0), wanted in prop::char::range('a', 'e'), most in 0_usize..7,
+            starts in prop::collection::vec(any::<bool>(), 6),
         ) {
-            let known = || boards.iter().map(|(slots, waiting)| board((slots, *waiting)));
-            let ranked = rank(known(), wanted, worth, most);
+            // A board begins a new replica, or is one more of the replica before.
+            let replicas: Vec<usize> = starts
+                .iter()
+                .scan(0, |replica, starts| {
+                    *replica += usize::from(*starts);
+                    Some(*replica)
+                })
+                .collect();
+            let view = |place: usize| board((&boards[place].0[..], boards[place].1));
+            let ranked = rank((0..boards.len()).map(|place| (replicas[place], view(place))), wanted, worth, most);
             let mut left: Vec<usize> = (0..boards.len()).collect();
             let mut expected = Vec::new();
             while expected.len() < most && !left.is_empty() {
-                let among = left.iter().map(|place| board((&boards[*place].0, boards[*place].1)));
-                let next = choose(among, wanted, worth).unwrap();
-                expected.push(left.remove(next));
+                let next = left[choose(left.iter().copied().map(view), wanted, worth).unwrap()];
+                expected.push(next);
+                left.retain(|place| replicas[*place] != replicas[next]);
             }
             prop_assert_eq!(ranked, expected);
         }

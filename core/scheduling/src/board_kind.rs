@@ -5,7 +5,7 @@ use crate::node_state::DeviceState;
 use serde::{Deserialize, Serialize};
 
 /// A kind of boards. A field that is `None` matches any value.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BoardKind {
     /// Vendor, as in the label `fpga-scheduling.io/fpga-vendor`.

@@ -9,10 +9,11 @@ mod tests;
 use crate::boards_now::BoardsNow;
 use crate::expected_load::{Expected, loads};
 use crate::locality::Wanted;
-use crate::matching::{Matcher, Rejection, UnlabelledNodes, is_kept_off};
+use crate::matching::{Fit, Matcher, Rejection, UnlabelledNodes, is_kept_off};
 use crate::node_facts::NodeFacts;
 use crate::per_slot::PerSlot;
 use crate::rank::ranks;
+use crate::redistribution::FreeTime;
 use crate::requirement::Requirement;
 use crate::score::{MaxScore, PerSignal, Weights};
 use crate::signals::BoardsLoad;
@@ -74,6 +75,8 @@ pub type Candidate<'a> = Option<&'a NodeFacts>;
 pub struct FilterDecision {
     /// For each candidate, in the order of the request, whether it fits; `Err` has the reason.
     pub verdicts: Vec<Result<(), Rejection>>,
+    /// The free time of all known boards, if load had to be redistributed among them.
+    pub free_time: Option<FreeTime>,
 }
 
 /// The answer to prioritize.
@@ -183,7 +186,9 @@ pub fn filter(
 }
 
 /// Decides which of `candidates` meet the requirement `asked` of a pod of this
-/// [`controller`](crate::node_state::controller). A node whose plugin could not serve pods of that controller is rejected.
+/// [`controller`](crate::node_state::controller). A node whose plugin could not serve pods of that controller is
+/// rejected, and so is one that a pod of that controller was moved off a moment ago.
+/// The load of boards is [redistributed](crate::redistribution) among the boards of the candidates.
 #[must_use]
 pub fn filter_for(
     controller: Option<&str>,
@@ -192,28 +197,63 @@ pub fn filter_for(
     rules: &DecisionRules,
     now: MonotonicTime,
 ) -> FilterDecision {
+    let states = || candidates.iter().flatten().filter_map(|node| node.knowledge.state());
+    filter_among(controller, asked, candidates, || FreeTime::of(states()), rules, now)
+}
+
+/// As [`filter_for`], where more nodes than the candidates are known: `free_time` is called if load would have to be
+/// redistributed among them.
+#[must_use]
+pub fn filter_among(
+    controller: Option<&str>,
+    asked: &Requirement,
+    candidates: &[Candidate<'_>],
+    free_time: impl FnOnce() -> FreeTime,
+    rules: &DecisionRules,
+    now: MonotonicTime,
+) -> FilterDecision {
     let matcher = Matcher::of(asked);
-    let verdict = |candidate: &Candidate<'_>| match candidate {
+    let fit = |candidate: &Candidate<'_>| match candidate {
         // The boards of the node are unknown, so a bitstream that is valid on some boards only is not valid here.
         None if rules.unlabelled == UnlabelledNodes::Pass
             && !rules.stale.exclude()
             && asked.valid_on.is_empty() =>
         {
-            Ok(())
+            Ok(Fit::Free)
         }
         None => Err(Rejection::UnknownNode),
         Some(node) => {
-            matcher.matches(node, rules.unlabelled)?;
+            let fit = matcher.fit(node, rules.unlabelled)?;
             if controller.is_some_and(|controller| is_kept_off(node, controller)) {
                 return Err(Rejection::KeptOff);
+            }
+            if controller.is_some_and(|controller| node.moved_off.has(controller, now)) {
+                return Err(Rejection::MovedOff);
             }
             if rules.stale.exclude() && node.knowledge.fresh(now).is_none() {
                 return Err(Rejection::NotFresh);
             }
-            Ok(())
+            Ok(fit)
         }
     };
-    FilterDecision { verdicts: candidates.iter().map(verdict).collect() }
+    let fits: Vec<Result<Fit, Rejection>> = candidates.iter().map(fit).collect();
+    if !fits.contains(&Ok(Fit::TakesFromOthers)) {
+        let verdicts = fits.into_iter().map(|fit| fit.map(drop)).collect();
+        return FilterDecision { verdicts, free_time: None };
+    }
+    // Nodes that kube-scheduler has ruled out are no candidates: a bitstream that is there helps the pod nothing.
+    let fitting = candidates.iter().zip(&fits).filter(|(_, fit)| fit.is_ok());
+    let mut fitting = fitting.filter_map(|(node, _)| *node);
+    let is_loaded_elsewhere = fitting.any(|node| matcher.has_bitstreams(node));
+    let free_time = (!is_loaded_elsewhere).then(free_time);
+    let verdict = |(node, fit): (&Candidate<'_>, Result<Fit, Rejection>)| match (fit?, node, &free_time) {
+        (Fit::TakesFromOthers, _, None) => Err(Rejection::LoadedElsewhere),
+        (Fit::TakesFromOthers, Some(node), Some(free_time)) if !matcher.can_take(node, free_time) => {
+            Err(Rejection::NotRedistributable)
+        }
+        _ => Ok(()),
+    };
+    FilterDecision { verdicts: candidates.iter().zip(fits).map(verdict).collect(), free_time }
 }
 
 /// Scores `candidates` by measured values alone. Only candidates with fresh state are ranked.

@@ -25,6 +25,9 @@ pub struct DeviceStatus {
     pub shell: String,
     /// Number of slots (S-7).
     pub slots: u32,
+    /// The part that a reconfiguration replaces.
+    #[serde(default, skip_serializing_if = "ReconfiguredPart::is_slot")]
+    pub reconfigured_part: ReconfiguredPart,
     /// Bitstreams in the slots now.
     #[serde(default)]
     pub loaded: Vec<LoadedBitstream>,
@@ -45,6 +48,17 @@ pub struct LoadedBitstream {
     pub digest: Digest,
 }
 
+/// The part of a board that a reconfiguration replaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReconfiguredPart {
+    /// One slot, by partial reconfiguration.
+    #[default]
+    Slot,
+    /// The whole board: whoever uses another bitstream loses it.
+    Board,
+}
+
 /// Whether a board answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -53,6 +67,14 @@ pub enum Health {
     Healthy,
     /// The board does not answer. No pod is placed on it.
     Unhealthy,
+}
+
+impl ReconfiguredPart {
+    // The signature is serde's.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(crate) fn is_slot(&self) -> bool {
+        *self == Self::Slot
+    }
 }
 
 impl DeviceStatus {
@@ -66,6 +88,7 @@ impl DeviceStatus {
             board: String::new(),
             shell: String::new(),
             slots,
+            reconfigured_part: ReconfiguredPart::Slot,
             loaded: Vec::new(),
             queued: 0,
             health: Health::Healthy,

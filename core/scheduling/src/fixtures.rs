@@ -1,9 +1,8 @@
 //! Builders for tests, of this crate and with the feature `testing` of others.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "in a test a failure is a panic")]
 
-use crate::device::Health;
+use crate::device::{Health, ReconfiguredPart};
 use crate::node_facts::NodeFacts;
-use crate::node_labels::NodeLabels;
 use crate::node_state::{
     Buckets, DeviceState, Heartbeat, LeftOut, NodeState, PluginReport, PluginState, RecentBitstream,
 };
@@ -54,6 +53,7 @@ pub fn mk_device(vendor: &str, board: &str, shell: &str) -> DeviceState {
         board: board.into(),
         shell: shell.into(),
         slots: 4,
+        reconfigured_part: ReconfiguredPart::Slot,
         loaded: Vec::new(),
         usage: Millis::ZERO,
         reconfiguration: Millis::ZERO,
@@ -83,7 +83,7 @@ pub fn mk_bitstream(name: &str, ago: u64) -> RecentBitstream {
 #[must_use]
 pub fn mk_node(state: NodeState) -> NodeFacts {
     let received = Received::new(state, MonotonicTime::START, Millis::ZERO);
-    NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Known(Box::new(received)) }
+    NodeFacts { knowledge: Knowledge::Known(Box::new(received)), ..NodeFacts::default() }
 }
 
 /// A requirement of any board and these bitstreams.

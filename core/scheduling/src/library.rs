@@ -9,7 +9,9 @@
 use crate::bitstream::{BitstreamId, Digest};
 use crate::board_kind::BoardKind;
 use crate::catalog::Catalog;
+use crate::requirement::Requirement;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The Bitstreams of the cluster, and the labels of its namespaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct Library {
 }
 
 /// A Bitstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LibraryBitstream {
     /// Namespaces, beside its own, whose pods may use it.
     pub allowed: AllowedNamespaces,
@@ -30,7 +32,7 @@ pub struct LibraryBitstream {
 }
 
 /// A bitstream of a Bitstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LibraryVariant {
     /// The boards that it was built for.
     pub boards: BoardKind,
@@ -39,7 +41,7 @@ pub struct LibraryVariant {
 }
 
 /// Namespaces, beside a Bitstream's own, whose pods may use it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AllowedNamespaces {
     /// None.
     Same,
@@ -50,7 +52,7 @@ pub enum AllowedNamespaces {
 }
 
 /// A requirement of a label selector.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LabelRequirement {
     /// The label.
     pub key: String,
@@ -59,7 +61,7 @@ pub struct LabelRequirement {
 }
 
 /// What is required of a label, with the meaning of Kubernetes' label selectors.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LabelOperator {
     /// The label is there and has one of the values.
     In(BTreeSet<String>),
@@ -73,7 +75,7 @@ pub enum LabelOperator {
 
 /// What an identifier means for the pods of a namespace.
 #[derive(Debug, PartialEq, Eq)]
-enum Meaning<'l> {
+pub enum Meaning<'l> {
     /// The library does not have it.
     Unlisted,
     /// It is there, and the namespace may not use it.
@@ -127,6 +129,19 @@ impl Library {
         self.namespaces.remove(name);
     }
 
+    /// A hash that changes if the meaning of a name changes for some namespace. Equal libraries have equal hashes, in
+    /// other processes as well.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.bitstreams.hash(&mut hasher);
+        let mut all = self.bitstreams.values().flat_map(BTreeMap::values);
+        if all.any(|bitstream| matches!(bitstream.allowed, AllowedNamespaces::Selector(_))) {
+            self.namespaces.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Number of Bitstreams.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -161,21 +176,104 @@ impl Library {
         bitstreams.into_iter().filter_map(boards).collect()
     }
 
-    fn meaning(&self, namespace: &str, id: &BitstreamId) -> Meaning<'_> {
+    /// The Bitstreams, by namespace and name, that a pod of `namespace` uses by the identifier `id`: one for a name, all
+    /// of one namespace with the bytes for a digest. None if the library has none, or the namespace may not use it.
+    #[must_use]
+    pub fn used_by(&self, namespace: &str, id: &BitstreamId) -> Vec<(&str, &str)> {
+        let found = |of: &str, name: &str| {
+            let (of, bitstreams) = self.bitstreams.get_key_value(of)?;
+            let (name, bitstream) = bitstreams.get_key_value(name)?;
+            Some((of.as_str(), name.as_str(), bitstream))
+        };
+        let meant = match id {
+            BitstreamId::Name(name) => {
+                let mut candidates = self.candidates(namespace, name);
+                candidates.find_map(|(of, name)| found(of, name)).into_iter().collect()
+            }
+            BitstreamId::Digest(digest) => self.with_digest(namespace, digest),
+        };
+        let may_use =
+            |(of, _, bitstream): &(&str, &str, &LibraryBitstream)| self.may_use(namespace, of, bitstream);
+        meant.into_iter().filter(may_use).map(|(of, name, _)| (of, name)).collect()
+    }
+
+    /// The Bitstreams with a digest, of the first namespace that has any.
+    fn with_digest<'l>(
+        &'l self,
+        namespace: &str,
+        digest: &Digest,
+    ) -> Vec<(&'l str, &'l str, &'l LibraryBitstream)> {
+        let of = |of: &str| -> Vec<_> {
+            let of_namespace = self.bitstreams.get_key_value(of);
+            let all = of_namespace.into_iter().flat_map(|(of, bitstreams)| {
+                bitstreams.iter().map(|(name, bitstream)| (of.as_str(), name.as_str(), bitstream))
+            });
+            all.filter(|(_, _, bitstream)| bitstream.variants.iter().any(|v| v.digest == *digest)).collect()
+        };
+        let own = of(namespace);
+        if own.is_empty() { self.shared.as_deref().map(of).unwrap_or_default() } else { own }
+    }
+
+    /// The other identifiers of the bitstreams of `asked` in pods of `namespace`, as [`Requirement::synonyms`]: for a name
+    /// the digests of those variants that were built for a board of the requested kind, for a digest the names that mean
+    /// a Bitstream with that variant.
+    #[must_use]
+    pub fn synonyms(&self, namespace: &str, asked: &Requirement) -> BTreeMap<BitstreamId, Vec<BitstreamId>> {
+        if self.is_empty() {
+            return BTreeMap::new();
+        }
+        let all = asked.all_bitstreams().map(|id| {
+            let synonyms = match id {
+                BitstreamId::Name(_) => self.digests_of(namespace, id, asked),
+                BitstreamId::Digest(digest) => self.names_of(namespace, digest),
+            };
+            (id.clone(), synonyms)
+        });
+        all.filter(|(_, synonyms)| !synonyms.is_empty()).collect()
+    }
+
+    fn digests_of(&self, namespace: &str, name: &BitstreamId, asked: &Requirement) -> Vec<BitstreamId> {
+        let Meaning::Variants(variants) = self.meaning(namespace, name) else { return Vec::new() };
+        let fitting = variants.into_iter().filter(|variant| may_be_asked(&variant.boards, asked));
+        fitting.map(|variant| BitstreamId::Digest(variant.digest)).collect()
+    }
+
+    fn names_of(&self, namespace: &str, digest: &Digest) -> Vec<BitstreamId> {
+        let namespaces = [Some(namespace), self.shared.as_deref()].into_iter().flatten();
+        let names = namespaces.filter_map(|of| self.bitstreams.get(of)).flat_map(BTreeMap::keys);
+        let means_it = |name: &&String| match self.of_name(namespace, name) {
+            Meaning::Variants(variants) => variants.iter().any(|variant| variant.digest == *digest),
+            Meaning::Unlisted | Meaning::Refused => false,
+        };
+        let names: BTreeSet<&String> = names.filter(means_it).collect();
+        names.into_iter().cloned().map(BitstreamId::Name).collect()
+    }
+
+    /// What `id` means for the pods of `namespace`.
+    #[must_use]
+    pub fn meaning(&self, namespace: &str, id: &BitstreamId) -> Meaning<'_> {
         match id {
             BitstreamId::Name(name) => self.of_name(namespace, name),
             BitstreamId::Digest(digest) => self.of_digest(namespace, digest),
         }
     }
 
+    /// Namespace and name of each Bitstream that `name` may mean for the pods of `namespace`. The first one that exists
+    /// is meant.
+    pub fn candidates<'n>(
+        &'n self,
+        namespace: &'n str,
+        name: &'n str,
+    ) -> impl Iterator<Item = (&'n str, &'n str)> {
+        let own = Some((namespace, name));
+        let shared = self.shared.as_deref().map(|shared| (shared, name));
+        let all = [own, shared, name.split_once('/')].into_iter().flatten();
+        all.filter(|(of, name)| is_object_name(of) && is_object_name(name))
+    }
+
     fn of_name(&self, namespace: &str, name: &str) -> Meaning<'_> {
-        let own = self.find(namespace, namespace, name);
-        let own_or_shared = own.or_else(|| self.find(namespace, self.shared.as_deref()?, name));
-        let written_out = || {
-            let (of, name) = name.split_once('/')?;
-            self.find(namespace, of, name)
-        };
-        own_or_shared.or_else(written_out).unwrap_or(Meaning::Unlisted)
+        let mut candidates = self.candidates(namespace, name);
+        candidates.find_map(|(of, name)| self.find(namespace, of, name)).unwrap_or(Meaning::Unlisted)
     }
 
     /// A Bitstream as the pods of `namespace` see it; `None` if it does not exist.
@@ -223,6 +321,24 @@ impl Library {
     }
 }
 
+/// Whether boards of this kind can meet what the pod asks for.
+fn may_be_asked(boards: &BoardKind, asked: &Requirement) -> bool {
+    let agree =
+        |one: &Option<String>, other: &Option<String>| one.is_none() || other.is_none() || one == other;
+    agree(&boards.vendor, &asked.vendor)
+        && agree(&boards.board, &asked.board)
+        && agree(&boards.shell, &asked.shell)
+}
+
+/// Whether an object of Kubernetes can have the name: it is part of addresses.
+fn is_object_name(text: &str) -> bool {
+    let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(is_end)
+        && text.ends_with(is_end)
+        && text.chars().all(|c| is_end(c) || matches!(c, '-' | '.'))
+        && !text.contains("..")
+}
+
 impl LabelRequirement {
     fn is_met_by(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.key);
@@ -249,6 +365,19 @@ mod tests {
         let variant =
             |board: &&str| LibraryVariant { boards: kind(board), digest: Digest::from_bytes([7; 32]) };
         LibraryBitstream { allowed, variants: boards.iter().map(variant).collect() }
+    }
+
+    #[test]
+    fn names_that_no_object_can_have_are_looked_for_nowhere() {
+        let library = Library::new(Some("library".to_owned()));
+        let candidates = |name: &str| -> Vec<String> {
+            library.candidates("shop", name).map(|(of, name)| format!("{of}/{name}")).collect()
+        };
+        assert_eq!(candidates("sobel"), ["shop/sobel", "library/sobel"]);
+        assert_eq!(candidates("mill/sobel"), ["mill/sobel"]);
+        for name in ["mill/a/b", "../sobel", "mill/..", ".", "So_bel", "/sobel", "mill/", "a..b"] {
+            assert_eq!(candidates(name), [""; 0], "{name}");
+        }
     }
 
     /// The boards that one identifier is valid on; `None` for all.
@@ -295,6 +424,38 @@ mod tests {
     }
 
     #[test]
+    fn a_name_has_the_digests_of_its_variants_for_the_requested_board_and_a_digest_the_names_that_mean_it() {
+        use AllowedNamespaces::{All, Same};
+        let digest = |byte| Digest::from_bytes([byte; 32]);
+        let of = |variants: &[(&str, u8)]| {
+            let variant =
+                |(board, byte): &(&str, u8)| LibraryVariant { boards: kind(board), digest: digest(*byte) };
+            variants.iter().map(variant).collect::<Vec<_>>()
+        };
+        let mut library = Library::new(Some("library".to_owned()));
+        let shared = of(&[("a10", 1), ("s10", 2)]);
+        library.insert("library", "sobel", LibraryBitstream { allowed: All, variants: shared.clone() });
+        library.insert("library", "edges", LibraryBitstream { allowed: All, variants: shared });
+        library.insert("library", "secret", LibraryBitstream { allowed: Same, variants: of(&[("a10", 1)]) });
+        library.insert("vision", "sobel", LibraryBitstream { allowed: Same, variants: of(&[("a10", 3)]) });
+        let synonyms = |namespace: &str, id: &str, board: Option<&str>| -> Vec<String> {
+            let asked = Requirement { board: board.map(str::to_owned), ..crate::fixtures::mk_asked(&[id]) };
+            let mut all = library.synonyms(namespace, &asked);
+            let synonyms = all.remove(&asked.bitstreams[0]).unwrap_or_default();
+            assert!(all.is_empty());
+            synonyms.iter().map(ToString::to_string).collect()
+        };
+        let (one, two, three) = (digest(1).to_string(), digest(2).to_string(), digest(3).to_string());
+        assert_eq!(synonyms("shop", "sobel", None), [one.clone(), two.clone()]);
+        assert_eq!(synonyms("shop", "sobel", Some("s10")), [two]);
+        assert_eq!(synonyms("vision", "sobel", None), [three], "the own one alone");
+        assert_eq!(synonyms("vision", "library/sobel", Some("a10")), std::slice::from_ref(&one));
+        assert_eq!(synonyms("shop", &one, None), ["edges", "sobel"], "secret is not for shops");
+        assert_eq!(synonyms("vision", &one, None), ["edges"], "sobel means another one there");
+        assert_eq!(synonyms("shop", "unknown", None), [""; 0]);
+    }
+
+    #[test]
     fn a_selector_asks_the_labels_of_the_pods_namespace() {
         let requirement = |key: &str, operator| LabelRequirement { key: key.to_owned(), operator };
         let values = |value: &str| BTreeSet::from([value.to_owned()]);
@@ -320,6 +481,30 @@ mod tests {
             library.set_namespace("pods", labels);
             assert_eq!(valid(&library, "pods", "sobel"), expected);
         }
+    }
+
+    #[test]
+    fn the_fingerprint_changes_with_what_names_mean_and_with_nothing_else() {
+        let library = |bitstreams: &[(&str, &str, LibraryBitstream)], labels: &[&str]| {
+            let mut library = Library::new(Some("library".to_owned()));
+            for (namespace, name, bitstream) in bitstreams {
+                library.insert(namespace, name, bitstream.clone());
+            }
+            let label = |label: &&str| {
+                ((*label).to_owned(), BTreeMap::from([("team".to_owned(), (*label).to_owned())]))
+            };
+            library.set_namespaces(labels.iter().map(label).collect());
+            library.fingerprint()
+        };
+        let open = |board: &str| ("library", "sobel", bitstream(AllowedNamespaces::All, &[board]));
+        let own = ("vision", "mm", bitstream(AllowedNamespaces::Same, &["a10"]));
+        let one = library(&[open("a10"), own.clone()], &[]);
+        assert_eq!(library(&[own.clone(), open("a10")], &["vision"]), one, "nobody is selected by label");
+        assert_ne!(library(&[open("s10"), own], &[]), one);
+        assert_ne!(library(&[open("a10")], &[]), one);
+        let exists = LabelRequirement { key: "team".to_owned(), operator: LabelOperator::Exists };
+        let selected = ("library", "sobel", bitstream(AllowedNamespaces::Selector(vec![exists]), &["a10"]));
+        assert_ne!(library(std::slice::from_ref(&selected), &["vision"]), library(&[selected], &[]));
     }
 
     #[test]
@@ -380,5 +565,32 @@ mod tests {
             // One Bitstream's boards or none, never those of two.
             prop_assert!(found.is_some_and(|found| found.len() <= 1));
         }
+    }
+
+    #[test]
+    fn a_pod_uses_the_bitstream_that_its_identifier_means() {
+        let mut library = Library::new(Some("shared".to_owned()));
+        library.insert("shared", "sobel", bitstream(AllowedNamespaces::All, &["a10"]));
+        library.insert("shared", "mm", bitstream(AllowedNamespaces::Same, &["a10"]));
+        library.insert("own", "sobel", bitstream(AllowedNamespaces::Same, &["a10"]));
+        let digest = format!("sha256:{}", "07".repeat(32));
+        let digest = digest.as_str();
+        for (namespace, id, expected) in [
+            ("own", "sobel", Some(("own", "sobel"))),
+            ("team", "sobel", Some(("shared", "sobel"))),
+            ("team", "shared/sobel", Some(("shared", "sobel"))),
+            ("team", "own/sobel", None),
+            ("team", "mm", None),
+            ("team", "unlisted", None),
+            ("own", digest, Some(("own", "sobel"))),
+            ("team", digest, Some(("shared", "sobel"))),
+        ] {
+            let used = library.used_by(namespace, &id.parse().unwrap());
+            assert_eq!(used, expected.into_iter().collect::<Vec<_>>(), "{id} in {namespace}");
+        }
+        assert_eq!(
+            library.used_by("shared", &digest.parse().unwrap()),
+            [("shared", "mm"), ("shared", "sobel")]
+        );
     }
 }

@@ -11,14 +11,17 @@ use crate::units::Millis;
 pub struct Wanted<'a> {
     asked: &'a Requirement,
     kind: AskedKind,
-    keys: Vec<Key>,
+    /// Of each bitstream the key of the pod's identifier, and the keys of the library's.
+    keys: Vec<(Key, Vec<Key>)>,
 }
 
 impl<'a> Wanted<'a> {
     /// The bitstreams of the requirement `asked`.
     #[must_use]
     pub fn by(asked: &'a Requirement) -> Self {
-        Self { asked, kind: AskedKind::of(asked), keys: asked.bitstreams.iter().map(Key::of).collect() }
+        let synonyms = |id: &BitstreamId| asked.synonyms_of(id).iter().map(Key::of).collect();
+        let keys = asked.bitstreams.iter().map(|id| (Key::of(id), synonyms(id))).collect();
+        Self { asked, kind: AskedKind::of(asked), keys }
     }
 
     /// The load of the boards of the requested kind on `node`, whose state has the age `age`.
@@ -32,6 +35,9 @@ impl<'a> Wanted<'a> {
     /// A digest identifies one bitstream everywhere. A name identifies one bitstream only among boards of one kind and
     /// shell. So a name counts if it is in a slot of a board of the requested kind; recent use of it counts only if
     /// all boards of the node are of the requested kind.
+    ///
+    /// The digest of a variant counts as the name. A name counts as the digest only where the state has no digest
+    /// beside it.
     #[must_use]
     pub fn share_on(&self, node: &Received, age: Millis) -> f64 {
         let wanted = &self.asked.bitstreams;
@@ -39,14 +45,19 @@ impl<'a> Wanted<'a> {
             return 1.0;
         }
         let signals = node.signals();
-        let is_there = |(id, key): &(&BitstreamId, &Key)| match (id, signals.board_mix()) {
-            (BitstreamId::Digest(_), _) => signals.has(**key, age),
-            (BitstreamId::Name(_), BoardMix::Uniform | BoardMix::Alike) => {
-                signals.all_are(&self.kind) && signals.has(**key, age)
+        let by_own = |key: Key| match (key, signals.board_mix()) {
+            (Key::Digest(_), _) => signals.has(key, age),
+            (Key::Name(_), BoardMix::Uniform | BoardMix::Alike) => {
+                signals.all_are(&self.kind) && signals.has(key, age)
             }
-            (BitstreamId::Name(_), BoardMix::Mixed | BoardMix::None) => signals.has_loaded(**key, &self.kind),
+            (Key::Name(_), BoardMix::Mixed | BoardMix::None) => signals.has_loaded(key, &self.kind),
         };
-        let present = wanted.iter().zip(&self.keys).filter(is_there).count();
+        let by_synonym = |key: &Key| match key {
+            Key::Digest(_) => signals.has(*key, age),
+            Key::Name(_) => signals.all_are(&self.kind) && signals.has_without_digest(*key, age),
+        };
+        let is_there = |(own, synonyms): &&(Key, Vec<Key>)| by_own(*own) || synonyms.iter().any(by_synonym);
+        let present = self.keys.iter().filter(is_there).count();
         present as f64 / wanted.len() as f64
     }
 
@@ -57,7 +68,12 @@ impl<'a> Wanted<'a> {
         if self.keys.is_empty() {
             return 1.0;
         }
-        let loaded = self.keys.iter().filter(|key| node.signals().has_loaded(**key, &self.kind));
+        let is_loaded = |key: &Key| node.signals().has_loaded(*key, &self.kind);
+        let is_digest = |key: &&Key| matches!(key, Key::Digest(_));
+        let loaded = self
+            .keys
+            .iter()
+            .filter(|(own, synonyms)| is_loaded(own) || synonyms.iter().filter(is_digest).any(is_loaded));
         loaded.count() as f64 / self.keys.len() as f64
     }
 }
@@ -161,6 +177,33 @@ mod tests {
             last_used_ago: Millis::ZERO,
         }];
         assert!(near(locality(&asked(&[&text]), &state, Millis::ZERO), 1.0));
+    }
+
+    #[test]
+    fn a_name_is_local_where_a_digest_of_a_variant_is_and_a_digest_where_a_name_without_digest_is() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let prefix = Some(DigestPrefix::from_bytes([0x0a; 16]));
+        let with = |asked: Requirement, id: &str, synonym: &str| Requirement {
+            synonyms: [(id.parse().unwrap(), vec![synonym.parse().unwrap()])].into(),
+            ..asked
+        };
+        let of_name = with(asked(&["sobel"]), "sobel", &digest);
+        let of_digest = with(asked(&[&digest]), &digest, "sobel");
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1")];
+        state.devices[0].loaded = vec![0];
+        let shares = |asked: &Requirement, state: &NodeState| {
+            let received = Received::new(state.clone(), MonotonicTime::START, Millis::ZERO);
+            (locality(asked, state, Millis::ZERO), Wanted::by(asked).loaded_share_on(&received))
+        };
+        let near = |(a, b): (f64, f64), should: f64| near(a, should) && near(b, should);
+        state.bitstreams = vec![RecentBitstream { name: None, digest: prefix, last_used_ago: Millis::ZERO }];
+        assert!(near(shares(&of_name, &state), 1.0) && near(shares(&asked(&["sobel"]), &state), 0.0));
+        state.bitstreams = vec![mk_bitstream("sobel", 0)];
+        assert!((locality(&of_digest, &state, Millis::ZERO) - 1.0).abs() < 1e-9);
+        assert!(near(shares(&asked(&[&digest]), &state), 0.0));
+        state.bitstreams[0].digest = Some(DigestPrefix::from_bytes([0x0b; 16]));
+        assert!(near(shares(&of_digest, &state), 0.0), "the node's sobel is known to be another one");
     }
 
     #[test]

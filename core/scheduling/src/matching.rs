@@ -8,7 +8,9 @@ use crate::device::Health;
 use crate::node_facts::NodeFacts;
 use crate::node_labels::NodeLabels;
 use crate::node_state::{DeviceState, Heartbeat, NodeState};
+use crate::redistribution::{FreeTime, takes_from_others};
 use crate::requirement::Requirement;
+use crate::residency::{has_all, holds_synonym};
 use crate::signals::Key;
 use crate::staleness::{Knowledge, Received};
 use crate::ternary::Ternary;
@@ -52,10 +54,18 @@ pub enum Rejection {
     Utilization,
     /// The boards that meet the requirement have as many containers as they may have.
     NoInstance,
+    /// The boards that meet the requirement would be reconfigured as a whole and take another bitstream from others, and
+    /// another board has the wanted one.
+    LoadedElsewhere,
+    /// The boards that meet the requirement would be reconfigured as a whole and take another bitstream from others, for
+    /// whose load the other boards with that bitstream have no time.
+    NotRedistributable,
     /// The node plugin, without which no container starts, does not report.
     PluginLate,
     /// The node plugin could not serve pods of the same controller, for a reason that does not pass.
     KeptOff,
+    /// A pod of the same controller was moved off the node a moment ago.
+    MovedOff,
     /// The node's state is not fresh and the stale policy excludes such nodes.
     NotFresh,
     /// The pod's requirement could not be parsed, so no node is known to meet it.
@@ -80,7 +90,7 @@ pub struct InvalidUnlabelledNodes(String);
 
 impl Rejection {
     /// All reasons.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::UnknownNode,
         Self::Unlabelled,
         Self::NoDevice,
@@ -96,8 +106,11 @@ impl Rejection {
         Self::TooFewBoards,
         Self::Utilization,
         Self::NoInstance,
+        Self::LoadedElsewhere,
+        Self::NotRedistributable,
         Self::PluginLate,
         Self::KeptOff,
+        Self::MovedOff,
         Self::NotFresh,
         Self::Misunderstood,
     ];
@@ -121,8 +134,15 @@ impl Rejection {
             Self::TooFewBoards => "too few FPGA devices meet the requirements",
             Self::Utilization => "FPGA device is used more than the pod's max-utilization",
             Self::NoInstance => "FPGA device has as many containers as it may have",
+            Self::LoadedElsewhere => {
+                "FPGA device is used with another bitstream, and another device has the wanted one"
+            }
+            Self::NotRedistributable => {
+                "FPGA device is used with another bitstream, and the load fits on no other device that has it"
+            }
             Self::PluginLate => "FPGA node plugin does not answer",
             Self::KeptOff => "FPGA node plugin could not serve this workload a moment ago",
+            Self::MovedOff => "FPGA registry moved this workload off the node a moment ago",
             Self::NotFresh => "FPGA state of the node is not fresh",
             Self::Misunderstood => {
                 "what the pod asks of an FPGA can't be understood (see kubectl fpga explain)"
@@ -151,8 +171,11 @@ impl Rejection {
             | Self::Unhealthy
             | Self::Utilization
             | Self::NoInstance
+            | Self::LoadedElsewhere
+            | Self::NotRedistributable
             | Self::PluginLate
             | Self::KeptOff
+            | Self::MovedOff
             | Self::NotFresh => false,
         }
     }
@@ -162,6 +185,16 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
     }
+}
+
+/// How a node meets a requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// The pod gets its boards without others' loss.
+    Free,
+    /// The pod can get its boards only if one of them is reconfigured as a whole and takes another bitstream from
+    /// others.
+    TakesFromOthers,
 }
 
 /// A requirement with precomputed keys, for matching against many nodes.
@@ -177,9 +210,11 @@ impl<'a> Matcher<'a> {
     /// A matcher for the requirement `asked`.
     #[must_use]
     pub fn of(asked: &'a Requirement) -> Self {
-        let digests = asked.bitstreams.iter().filter(|id| matches!(id, BitstreamId::Digest(_)));
-        let deciding = asked.loaded.iter().chain(digests).map(|id| (id, Key::of(id))).collect();
-        Self { asked, deciding }
+        let is_digest = |id: &&BitstreamId| matches!(id, BitstreamId::Digest(_));
+        let digests = asked.bitstreams.iter().filter(is_digest);
+        let variants = asked.loaded.iter().flat_map(|id| asked.synonyms_of(id)).filter(is_digest);
+        let deciding = asked.loaded.iter().chain(digests).chain(variants);
+        Self { asked, deciding: deciding.map(|id| (id, Key::of(id))).collect() }
     }
 
     /// Checks whether `node` meets the requirement. The boards of a stale state still count. A node is not rejected
@@ -189,28 +224,73 @@ impl<'a> Matcher<'a> {
     /// # Errors
     /// The [`Rejection`] if the node does not meet the requirement.
     pub fn matches(&self, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<(), Rejection> {
+        self.fit(node, unlabelled).map(drop)
+    }
+
+    /// As [`Self::matches`], and whether others would lose a bitstream.
+    ///
+    /// # Errors
+    /// The [`Rejection`] if the node does not meet the requirement.
+    pub fn fit(&self, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<Fit, Rejection> {
         match &node.knowledge {
             Knowledge::Known(received) => self.state_matches(received),
-            Knowledge::Absent | Knowledge::Unreadable => labels_match(self.asked, &node.labels, unlabelled),
+            Knowledge::Absent | Knowledge::Unreadable => {
+                labels_match(self.asked, &node.labels, unlabelled).map(|()| Fit::Free)
+            }
         }
     }
 
-    fn state_matches(&self, received: &Received) -> Result<(), Rejection> {
+    /// Whether `node`, which [matches](Self::matches), has the pod's bitstreams on as many boards as the pod asks for.
+    #[must_use]
+    pub fn has_bitstreams(&self, node: &NodeFacts) -> bool {
+        let Knowledge::Known(received) = &node.knowledge else { return false };
+        let boards = self.boards(received);
+        let loaded = boards.free().filter(|(_, device)| has_all(self.asked, boards.state, device));
+        loaded.take(boards.wanted()).count() == boards.wanted()
+    }
+
+    /// Whether others' load can be [redistributed](crate::redistribution) from as many boards of `node` as the pod must
+    /// take from them.
+    #[must_use]
+    pub fn can_take(&self, node: &NodeFacts, free_time: &FreeTime) -> bool {
+        let Knowledge::Known(received) = &node.knowledge else { return false };
+        let boards = self.boards(received);
+        let may_be_had = boards.free().filter(|(_, device)| {
+            !takes_from_others(self.asked, boards.state, device) || free_time.covers(boards.state, device)
+        });
+        may_be_had.take(boards.wanted()).count() == boards.wanted()
+    }
+
+    fn state_matches(&self, received: &Received) -> Result<Fit, Rejection> {
+        let boards = self.boards(received);
+        let wanted = boards.wanted();
+        let (mut passing, mut without_loss) = (0, 0);
+        for (_, device) in boards.free() {
+            passing += 1;
+            without_loss += usize::from(!takes_from_others(self.asked, boards.state, device));
+            if without_loss == wanted {
+                break;
+            }
+        }
+        if passing < wanted {
+            return Err(boards.why_too_few());
+        }
+        if let Some(plugin) = &boards.state.plugin
+            && plugin.heartbeat == Heartbeat::Late
+        {
+            return Err(Rejection::PluginLate);
+        }
+        Ok(if without_loss == wanted { Fit::Free } else { Fit::TakesFromOthers })
+    }
+
+    fn boards<'s>(&'s self, received: &'s Received) -> Boards<'s> {
         let state = received.state();
         // Most nodes have none of the bitstreams, and the bloom filter shows that cheaply; but a filter of a shortened
         // state proves nothing.
         let may_have = |key: &Key| state.left_out.concerns_filter() || received.signals().may_have(*key);
         let ids: Vec<&BitstreamId> =
             self.deciding.iter().filter(|(_, key)| may_have(key)).map(|(id, _)| *id).collect();
-        let boards = Boards { asked: self.asked, state, held: Held::of(&ids, state) };
-        let wanted = boards.wanted();
-        if boards.free().take(wanted).count() < wanted {
-            return Err(boards.why_too_few());
-        }
-        match &state.plugin {
-            Some(plugin) if plugin.heartbeat == Heartbeat::Late => Err(Rejection::PluginLate),
-            _ => Ok(()),
-        }
+        Boards { asked: self.asked, state, held: Held::of(&ids, state) }
     }
 }
 
@@ -307,7 +387,15 @@ impl Boards<'_> {
     }
 
     fn holds_all(&self, number: usize) -> Ternary {
-        Ternary::all(self.asked.loaded.iter().map(|id| self.held.on(number, id)))
+        let asked = self.asked;
+        let by_synonym = |synonym: &BitstreamId| match (synonym, self.state.devices.get(number)) {
+            (BitstreamId::Name(_), Some(device)) => holds_synonym(self.state, device, synonym),
+            (BitstreamId::Digest(_), _) | (_, None) => self.held.on(number, synonym),
+        };
+        let holds = |id: &BitstreamId| {
+            self.held.on(number, id).or(Ternary::any(asked.synonyms_of(id).iter().map(by_synonym)))
+        };
+        Ternary::all(asked.loaded.iter().map(holds))
     }
 
     /// The first part of the requirement that no board meets, or the first condition after which too few boards are

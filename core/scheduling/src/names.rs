@@ -20,6 +20,12 @@ pub const LOADED_ANNOTATION: &str = "fpga-scheduling.io/loaded-bitstreams";
 pub const MAX_UTILIZATION_ANNOTATION: &str = "fpga-scheduling.io/max-utilization";
 /// Pod annotation, written by the node plugin: the boards of the pod's containers, comma-separated.
 pub const BOARDS_ANNOTATION: &str = "fpga-scheduling.io/boards";
+/// Pod annotation, written by the node plugin: for each container of the pod a line with the reason why it has its boards
+/// and no others.
+pub const BOARDS_REASON_ANNOTATION: &str = "fpga-scheduling.io/boards-reason";
+/// Annotation of one node, written by the extender: a hash of all Bitstreams. A new value makes kube-scheduler try rejected
+/// pods again.
+pub const LIBRARY_VERSION_ANNOTATION: &str = "fpga-scheduling.io/library-version";
 /// Prefix of our labels, annotations and resources.
 pub const OWN_PREFIX: &str = "fpga-scheduling.io/";
 /// The managed resource: kube-scheduler calls the extender for pods that request it.

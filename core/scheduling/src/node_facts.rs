@@ -1,5 +1,6 @@
 //! A node as decisions see it: its labels and the state of its boards. Decisions read nothing else of a node.
 
+use crate::moved_off::MovedOff;
 use crate::node_labels::NodeLabels;
 use crate::staleness::Knowledge;
 
@@ -10,4 +11,6 @@ pub struct NodeFacts {
     pub labels: NodeLabels,
     /// The last state that the node's collector published.
     pub knowledge: Knowledge,
+    /// The workloads that were moved off the node a moment ago.
+    pub moved_off: MovedOff,
 }

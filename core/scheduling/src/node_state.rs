@@ -19,7 +19,7 @@ pub use plugin::{
 };
 
 use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
-use crate::device::{Health, UNKNOWN_SLOTS};
+use crate::device::{Health, ReconfiguredPart, UNKNOWN_SLOTS};
 use crate::ternary::Ternary;
 use crate::units::{Millis, WallTime};
 use crate::utilization::Utilization;
@@ -96,6 +96,9 @@ pub struct DeviceState {
     pub shell: String,
     /// Number of slots (S-7).
     pub slots: u32,
+    /// The part that a reconfiguration replaces.
+    #[serde(default, skip_serializing_if = "ReconfiguredPart::is_slot")]
+    pub reconfigured_part: ReconfiguredPart,
     /// Bitstreams in the slots, as indexes into [`NodeState::bitstreams`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded: Vec<u32>,

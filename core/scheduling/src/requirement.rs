@@ -11,6 +11,7 @@ use crate::names::{
 };
 use crate::utilization::{InvalidUtilization, Utilization};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Maximum number of bitstreams that one annotation names.
 pub const MAX_BITSTREAMS: usize = 64;
@@ -47,6 +48,10 @@ pub struct Requirement {
     /// The device must be in every one of the lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub valid_on: Vec<Vec<BoardKind>>,
+    /// Other identifiers of the bitstreams, by the library: for a name the digests of its variants, for a digest the
+    /// names that it is a variant of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub synonyms: BTreeMap<BitstreamId, Vec<BitstreamId>>,
 }
 
 /// The parts of a pod that a requirement is read from. `L` and `A` iterate over pairs of key and value.
@@ -117,6 +122,7 @@ impl Default for Requirement {
             bitstreams: Vec::new(),
             loaded: Vec::new(),
             valid_on: Vec::new(),
+            synonyms: BTreeMap::new(),
         }
     }
 }
@@ -187,12 +193,19 @@ impl Requirement {
             bitstreams: found.wanted_bitstreams()?,
             loaded: bitstreams(LOADED_ANNOTATION, found.loaded.or(found.loaded_alias).unwrap_or_default())?,
             valid_on: Vec::new(),
+            synonyms: BTreeMap::new(),
         }))
     }
 
     /// All bitstreams of the requirement: those that the pod uses, then those that must be loaded.
     pub fn all_bitstreams(&self) -> impl Iterator<Item = &BitstreamId> {
         self.bitstreams.iter().chain(&self.loaded)
+    }
+
+    /// The other identifiers of a bitstream.
+    #[must_use]
+    pub fn synonyms_of(&self, id: &BitstreamId) -> &[BitstreamId] {
+        self.synonyms.get(id).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -270,12 +270,23 @@ impl Signals {
     /// measurement. The kind of board is not checked, so a name may be that of another bitstream.
     #[must_use]
     pub(crate) fn has(&self, key: Key, age: Millis) -> bool {
-        if !self.may_have(key) {
-            return false;
-        }
+        self.may_have(key) && self.bitstreams_with(key).any(|index| self.is_present(index, age))
+    }
+
+    /// As [`Self::has`], for a name beside which the state has no digest.
+    #[must_use]
+    pub(crate) fn has_without_digest(&self, name: Key, age: Millis) -> bool {
+        let digests = &self.bitstreams[self.bitstreams.len() / 3..];
+        let has_no_digest = |index: &usize| digests.get(*index) == Some(&NONE);
+        let mut unidentified = self.bitstreams_with(name).filter(has_no_digest);
+        self.may_have(name) && unidentified.any(|index| self.is_present(index, age))
+    }
+
+    /// Whether the bitstream with this index is in a slot or was used in the window that ends `age` after the
+    /// measurement.
+    fn is_present(&self, index: usize, age: Millis) -> bool {
         let expires_at = &self.bitstreams[self.bitstreams.len() / 3 * 2..];
-        self.bitstreams_with(key)
-            .any(|index| expires_at.get(index).is_some_and(|expires_at| age.0 < *expires_at))
+        expires_at.get(index).is_some_and(|expires_at| age.0 < *expires_at)
     }
 
     /// False if the state has no such bitstream. True may be a false positive.

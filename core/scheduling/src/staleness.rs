@@ -128,6 +128,15 @@ impl Received {
 }
 
 impl Knowledge {
+    /// The state, fresh or not.
+    #[must_use]
+    pub fn state(&self) -> Option<&NodeState> {
+        match self {
+            Self::Known(received) => Some(received.state()),
+            Self::Absent | Self::Unreadable => None,
+        }
+    }
+
     /// The state, if it is fresh.
     #[must_use]
     pub fn fresh(&self, now: MonotonicTime) -> Option<&Received> {

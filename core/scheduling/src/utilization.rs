@@ -1,6 +1,7 @@
 //! The used part of a board's slot time.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::str::FromStr;
 
 /// Used part of slot time, in thousandths.
@@ -16,10 +17,31 @@ pub struct Utilization {
 pub struct InvalidUtilization(String);
 
 impl Utilization {
+    /// Nothing is used.
+    pub const ZERO: Self = Self { per_mille: 0 };
+
     /// `used` of `capacity`, rounded down; 0 of no capacity.
     #[must_use]
     pub fn of(used: u64, capacity: u64) -> Self {
         Self { per_mille: used.saturating_mul(1000) / capacity.max(1) }
+    }
+
+    /// The used part in thousandths.
+    pub(crate) const fn per_mille(self) -> u64 {
+        self.per_mille
+    }
+
+    /// The unused part in thousandths.
+    pub(crate) const fn free_per_mille(self) -> u64 {
+        1000_u64.saturating_sub(self.per_mille)
+    }
+}
+
+impl fmt::Display for Utilization {
+    /// In percent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (percent, tenths) = (self.per_mille / 10, self.per_mille % 10);
+        if tenths == 0 { write!(f, "{percent} %") } else { write!(f, "{percent}.{tenths} %") }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The configuration from the environment: the collector's address and the device.
 
 use fpga_core::bitstream::{BitstreamId, Digest};
-use fpga_core::device::{DeviceStatus, Health};
+use fpga_core::device::{DeviceStatus, Health, ReconfiguredPart};
 use fpga_hook::Endpoint;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -76,6 +76,7 @@ impl Config {
             board: set("FPGA_DEVICE_BOARD").unwrap_or_default(),
             shell: set("FPGA_DEVICE_SHELL").unwrap_or_default(),
             slots,
+            reconfigured_part: ReconfiguredPart::Slot,
             loaded: Vec::new(),
             queued: 0,
             health: Health::Healthy,

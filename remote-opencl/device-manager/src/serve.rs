@@ -18,6 +18,7 @@ pub use args::ServeArgs;
 use anyhow::{Context as _, anyhow, bail};
 use args::Reconfiguration;
 use clap::{Args as _, Command};
+use fpga_core::device::ReconfiguredPart;
 use fpga_hook::Reporter;
 use fpga_session::builds::Builds;
 use fpga_session::catalogue::Catalogue;
@@ -183,6 +184,10 @@ impl ServeArgs {
             board,
             shell,
             slots: slots.get(),
+            reconfigured_part: match reconfiguration {
+                Reconfiguration::Partial => ReconfiguredPart::Slot,
+                Reconfiguration::Full => ReconfiguredPart::Board,
+            },
         };
         let model = model
             .map(|model| {

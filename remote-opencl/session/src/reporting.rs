@@ -9,7 +9,7 @@ use crate::trace::Trace;
 use fpga_board::dispatch::{EndedTask, SlotUsage, Tenant};
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::{BitstreamId, Digest};
-use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
+use fpga_core::device::{DeviceStatus, Health, LoadedBitstream, ReconfiguredPart};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Reporter, WholeMillis};
@@ -42,6 +42,8 @@ pub struct DeviceFacts {
     pub shell: String,
     /// Number of slots.
     pub slots: u32,
+    /// The part that a reconfiguration replaces.
+    pub reconfigured_part: ReconfiguredPart,
 }
 
 /// The slots and the queue at a moment.
@@ -288,6 +290,7 @@ impl Inner {
             board: self.facts.board.clone(),
             shell: self.facts.shell.clone(),
             slots: self.facts.slots,
+            reconfigured_part: self.facts.reconfigured_part,
             loaded,
             queued: u32::try_from(state.slots.waiting).unwrap_or(u32::MAX),
             health: state.health,

@@ -8,11 +8,10 @@ use super::options::Freshness;
 use crate::error::ScenarioError;
 use crate::time::{Micros, SimTime};
 use fpga_core::bitstream::{BitstreamId, Digest};
-use fpga_core::device::Health;
+use fpga_core::device::{Health, ReconfiguredPart};
 use fpga_core::event::{Event, Phase};
 use fpga_core::ledger::Order;
 use fpga_core::node_facts::NodeFacts;
-use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, decode, encode};
 use fpga_core::staleness::{Knowledge, Received};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
@@ -126,7 +125,7 @@ impl Collector {
             published: None,
             changed: true,
             shown: None,
-            facts: NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Absent },
+            facts: NodeFacts::default(),
             event,
         })
     }
@@ -244,6 +243,7 @@ impl Collector {
                 board: self.model.clone(),
                 shell: String::new(),
                 slots: self.devices.values().sum(),
+                reconfigured_part: ReconfiguredPart::Slot,
                 loaded,
                 usage: of_device.usage,
                 reconfiguration: of_device.reconfiguration,

@@ -38,8 +38,8 @@ pub struct Engine<'s> {
     sizes: Vec<Option<f64>>,
     /// For each unit, the number of requests that were sent to its nodes in turn.
     turns: Vec<usize>,
-    /// What the router knows, if it does not see the boards as they are.
-    known: Option<KnownBoards>,
+    /// What each picker knows; none if the router sees the boards as they are.
+    known: Vec<KnownBoards>,
     /// The requests that have begun, if somebody wants to know.
     served: Option<Vec<Served>>,
 }
@@ -52,6 +52,7 @@ struct Event {
     node: u32,
     slot: u32,
     bitstream: u32,
+    picker: u32,
     came: SimTime,
     took: Micros,
 }
@@ -103,7 +104,10 @@ impl<'s> Engine<'s> {
             uses: 0,
             sizes: Vec::new(),
             turns: Vec::new(),
-            known: (scenario.routing.policy == Route::Tracked).then(|| KnownBoards::new(nodes.len())),
+            known: match scenario.routing.policy {
+                Route::Tracked => vec![KnownBoards::new(nodes.len()); scenario.routing.pickers as usize],
+                _ => Vec::new(),
+            },
             served: None,
             nodes,
             scenario,
@@ -202,13 +206,12 @@ impl<'s> Engine<'s> {
     }
 
     fn happen(&mut self, event: Event) -> Result<(), ScenarioError> {
-        let Event { node: index, slot, bitstream, came, took, .. } = event;
+        let Event { node: index, slot, bitstream, picker, came, took, .. } = event;
         let now = self.now;
         match event.what {
             What::Arrived { board, unit } => {
-                let job =
-                    Job { at: came, function: 0, unit, bitstream, cpu: Micros::ZERO, board: Some(board) };
-                self.enter(index, job);
+                let (cpu, board) = (Micros::ZERO, Some(board));
+                self.enter(index, Job { at: came, function: 0, unit, bitstream, cpu, board, picker });
             }
             What::Loaded => self.node(index)?.collector.loaded(bitstream, took, now),
             What::Ended => {
@@ -222,7 +225,7 @@ impl<'s> Engine<'s> {
                 self.answer(index, event);
             }
             What::Heard => {
-                if let Some(known) = &mut self.known {
+                if let Some(known) = self.known.get_mut(picker as usize) {
                     known.end(index, bitstream, now);
                 }
             }
@@ -230,10 +233,10 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// The answer of a request that has ended goes to the router.
+    /// The answer of a request that has ended goes to the picker that has chosen its node.
     fn answer(&mut self, index: u32, ended: Event) {
         let at = self.now + Micros::from_millis(self.scenario.routing.way_ms);
-        match &mut self.known {
+        match self.known.get_mut(ended.picker as usize) {
             Some(known) if at == self.now => known.end(index, ended.bitstream, at),
             Some(_) => self.events.push(Reverse(Event { at, what: What::Heard, ..ended })),
             None => {}
@@ -281,7 +284,7 @@ impl<'s> Engine<'s> {
         let Some(board) = board else { return Ok(()) };
         self.measures.board_requests += u64::from(counts);
         self.memory.used(index, job.bitstream, now);
-        if let Some(known) = &mut self.known {
+        if let Some(known) = self.known.get_mut(job.picker as usize) {
             known.begin(index, job.bitstream, now);
         }
         self.units.used(job, board);
@@ -298,6 +301,7 @@ impl<'s> Engine<'s> {
                 node: index,
                 slot: 0,
                 bitstream: job.bitstream,
+                picker: job.picker,
                 came: now,
                 took: Micros::ZERO,
             }));
@@ -332,6 +336,7 @@ impl<'s> Engine<'s> {
                 node: index,
                 slot,
                 bitstream: job.bitstream,
+                picker: job.picker,
                 came: job.at,
                 took: loading,
             }));
@@ -342,6 +347,7 @@ impl<'s> Engine<'s> {
             node: index,
             slot,
             bitstream: job.bitstream,
+            picker: job.picker,
             came: job.at,
             took,
         }));
@@ -361,7 +367,7 @@ impl<'s> Engine<'s> {
         }
         self.uses = uses;
         self.serial_usage[index as usize] += board + loading;
-        if let Some(known) = &mut self.known {
+        if let Some(known) = self.known.get_mut(job.picker as usize) {
             known.end(index, job.bitstream, now);
         }
         self.measures.left(now, now);
@@ -448,10 +454,11 @@ impl<'s> Engine<'s> {
                 place.map_or(0, |place| several[place])
             }
             (several, Route::Tracked) => {
-                let place = self.known.as_mut().and_then(|known| {
+                for known in &mut self.known {
                     known.learn(&mut self.nodes, self.now);
-                    known.choose(several, job.bitstream, self.now)
-                });
+                }
+                let picker = self.known.get(job.picker as usize);
+                let place = picker.and_then(|known| known.choose(several, job.bitstream, self.now));
                 place.map_or(several[0], |place| several[place])
             }
         }

@@ -1,7 +1,7 @@
 //! Splits requests into processor time and board time (S-9). Traces have no boards; the workload's parameters define
 //! the split.
 
-use super::options::{Owner, Scenario, Share, Workload};
+use super::options::{Owner, PickerOf, Routing, Scenario, Share, Workload};
 use crate::random::Random;
 use crate::time::{Micros, SimTime};
 use crate::trace::{Request, Trace};
@@ -21,6 +21,8 @@ pub struct Job {
     pub cpu: Micros,
     /// Time on the board; `None` if the request doesn't use it.
     pub board: Option<Micros>,
+    /// Number of the picker that chooses the request's node.
+    pub picker: u32,
 }
 
 /// Turns requests into jobs. Random draws depend on the requests and their order only, so that all policies get the
@@ -31,6 +33,8 @@ pub struct Jobs {
     unit: Owner,
     seed: u64,
     random: Random,
+    routing: Routing,
+    picking: Random,
     from: SimTime,
     until: SimTime,
 }
@@ -44,6 +48,8 @@ impl Jobs {
             unit: scenario.placement.unit,
             seed: scenario.seed,
             random: Random::new(scenario.seed, 10),
+            routing: scenario.routing.clone(),
+            picking: Random::new(scenario.seed, 11),
             from: SimTime::from_secs(scenario.trace.from_day * 86_400.0),
             until: SimTime::from_secs(scenario.trace.to_day * 86_400.0),
         }
@@ -80,6 +86,16 @@ impl Jobs {
             bitstream: self.bitstream(request),
             cpu: request.duration - board.unwrap_or_default(),
             board,
+            picker: self.picker(request),
+        }
+    }
+
+    fn picker(&mut self, request: &Request) -> u32 {
+        let pickers = self.routing.pickers.max(1);
+        match self.routing.picker_of {
+            PickerOf::Request => u32::try_from(self.picking.below(pickers as usize)).unwrap_or(0),
+            // Functions have numbers in no order.
+            PickerOf::Function => request.function % pickers,
         }
     }
 

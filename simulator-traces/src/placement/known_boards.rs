@@ -1,5 +1,6 @@
 //! The boards as an endpoint picker knows them (`routing.policy = "tracked"`): the picker's own requests correct the
-//! states that the nodes publish. A request counts from the choice until its answer is back at the router.
+//! states that the nodes publish. A request counts from the choice until its answer is back at the picker. Of several
+//! pickers each has boards of its own here, which the others' requests change by those states only.
 
 use super::collector::{clock, digest};
 use super::node::Node;
@@ -12,7 +13,7 @@ use fpga_core::units::{Millis, MonotonicTime};
 use std::collections::HashMap;
 
 /// The boards of all nodes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct KnownBoards {
     boards: Vec<KnownBoard>,
     /// The bitstreams that requests asked for.

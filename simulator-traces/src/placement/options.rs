@@ -8,7 +8,7 @@ mod placement;
 mod trace;
 
 pub use boards::{AfterUse, Boards, Cluster, Eviction, Queue, Remembers, Requests, Slots};
-pub use placement::{Freshness, Lifetime, Others, Placement, Reach, Route, Routing, Ties};
+pub use placement::{Freshness, Lifetime, Others, PickerOf, Placement, Reach, Route, Routing, Ties};
 pub use trace::{Owner, Share, Source, Trace, Workload};
 
 use crate::error::ScenarioError;
@@ -113,6 +113,7 @@ impl Scenario {
                 "placement.replica_budget: write how many replicas a unit has on average",
             ),
             (self.routing.way_ms >= 0.0, "routing.way_ms: write no negative time"),
+            ((1..=100).contains(&self.routing.pickers), "routing.pickers: write 1 to 100"),
             ((1..=100).contains(&self.placement.replicas), "placement.replicas: write 1 to 100"),
             (self.trace.requests <= 1_000_000_000, "trace.requests: write at most 1000000000"),
             (self.trace.from_day >= 0.0, "trace.from_day: write a day from 0 on"),

@@ -181,6 +181,7 @@ fn scenarios_without_sense_are_refused_with_what_to_write() {
         ("[placement]\nweights = \"1-2\"\n", "placement.weights"),
         ("[freshness]\nwindow_s = 0.1\n", "freshness.window_s"),
         ("[trace]\nsource = \"azure-2021\"\n", "trace.path"),
+        ("[routing]\npickers = 0\n", "write 1 to 100"),
     ] {
         let error = super::run(&scenario(text)).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
@@ -204,6 +205,24 @@ fn a_router_that_hears_of_an_end_late_loads_another_board_meanwhile() {
     assert_eq!(cold("policy = \"tracked\"\nway_ms = 51"), 2.0);
 }
 
+#[test]
+fn a_picker_hears_of_anothers_requests_by_states_only() {
+    let waits = |pickers: &str| {
+        let scenario = scenario(&format!(
+            "[cluster]\nnodes = 2\nslots = 1\n[placement]\nreplicas = 2\n[workload]\np = 1\nm_ms = 0\nr = 1\n\
+             [freshness]\ninterval_s = 60\n[routing]\npolicy = \"tracked\"\n{pickers}\n"
+        ));
+        // Pairs of requests, for which two boards suffice. Two pickers meet on one board where each gets one of a pair.
+        let pair = |number: u32| [0.0, 0.1].map(|later| request(f64::from(number) * 10.0 + later, 1.0, 0));
+        let outcome = simulate(&scenario, (0..40).flat_map(pair).collect());
+        get(&outcome, "wait_mean_ms") * get(&outcome, "board_requests") / 900.0
+    };
+    assert!(waits("pickers = 1") < 1e-9, "one picker counts its first request of a pair at once");
+    assert!(waits("pickers = 2\npicker_of = \"function\"") < 1e-9, "as does the only one of the function");
+    let met = waits("pickers = 2");
+    assert!((5.0..=35.0).contains(&met), "about half of 40 pairs: {met}");
+}
+
 prop_compose! {
     fn any_scenario()(
         nodes in 1_u32..6, slots in 1_u32..4, replicas in 1_u32..3, reconfiguration in 0_u32..2000,
@@ -218,7 +237,8 @@ prop_compose! {
         weights in prop::sample::select(vec!["0-0-0", "1-2-2", "4-1-1", "1-2-2-1-1-1"]),
         herd in prop::sample::select(vec!["on", "off"]),
         times in (0_u32..20, 0_u32..500, 0_u32..300, 0_u32..200),
-        (moving, budget) in (0_u32..3, 0_u32..4),
+        (moving, budget, pickers) in (0_u32..3, 0_u32..4, 1_u32..4),
+        picker_of in prop::sample::select(vec!["request", "function"]),
         remembers in prop::sample::select(vec!["board", "cluster"]),
     ) -> String {
         let (interval, delay, network, start) = times;
@@ -227,7 +247,7 @@ prop_compose! {
              [placement]\nreplicas = {replicas}\nlifetime = \"{lifetime}\"\nidle_s = 30\nothers = \"{others}\"\n\
              weights = \"{weights}\"\nanti_herd = \"{herd}\"\nstart_ms = {start}\nmove_minutes = {moving}\n\
              replica_budget = {budget}\n\
-             [routing]\npolicy = \"{route}\"\nreach = \"{reach}\"\n\
+             [routing]\npolicy = \"{route}\"\nreach = \"{reach}\"\npickers = {pickers}\npicker_of = \"{picker_of}\"\n\
              [slots]\nrequests = \"{requests}\"\nafter_use = \"{after}\"\neviction = \"{eviction}\"\nremembers = \"{remembers}\"\nqueue = \"{queue}\"\n\
              [freshness]\ninterval_s = {interval}\ndelay_ms = {delay}\n[workload]\nm_ms = 0\n"
         )

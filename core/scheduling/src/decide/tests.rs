@@ -2,9 +2,11 @@ mod per_slot;
 
 use super::*;
 use crate::fixtures::{mk_asked, mk_bitstream, mk_busy, mk_device, mk_node, mk_plugin, mk_state};
+use crate::moved_off::MovedOffAnnotation;
 use crate::node_labels::NodeLabels;
 use crate::node_state::{NodeState, controller};
 use crate::staleness::Knowledge;
+use crate::units::{Moment, WallTime};
 use proptest::prelude::*;
 
 fn asked(bitstreams: &[&str]) -> Requirement {
@@ -13,7 +15,7 @@ fn asked(bitstreams: &[&str]) -> Requirement {
 
 fn labelled(vendor: &str) -> NodeFacts {
     let labels = NodeLabels { vendor: Some(vendor.into()), ..NodeLabels::default() };
-    NodeFacts { labels, knowledge: Knowledge::Absent }
+    NodeFacts { labels, ..NodeFacts::default() }
 }
 
 fn with_sobel(usage: u64, reconfiguration: u64) -> NodeFacts {
@@ -278,4 +280,20 @@ fn pods_of_a_controller_whose_pods_the_node_plugin_could_not_serve_are_kept_off(
     };
     assert_eq!(verdicts(Some("shop/rs-1")), [Err(Rejection::KeptOff)]);
     assert_eq!((verdicts(Some("mill/rs-1")), verdicts(None)), (vec![Ok(())], vec![Ok(())]));
+}
+
+#[test]
+fn pods_of_a_workload_that_was_moved_off_a_node_are_kept_off_until_the_time_is_over() {
+    let annotation = MovedOffAnnotation::default();
+    let annotation = annotation.with(controller("shop", "rs-1"), WallTime(1_100), WallTime(1_000)).unwrap();
+    let at = Moment { now: MonotonicTime(500), wall: WallTime(1_000) };
+    let devices = vec![mk_device("intel", "a10", "1")];
+    let node = NodeFacts { moved_off: annotation.at(at), ..mk_node(NodeState { devices, ..mk_state() }) };
+    let verdicts = |of: Option<&str>, now: u64| {
+        let rules = DecisionRules::default();
+        filter_for(of, &asked(&[]), &[Some(&node)], &rules, MonotonicTime(now)).verdicts
+    };
+    assert_eq!(verdicts(Some("shop/rs-1"), 599), [Err(Rejection::MovedOff)]);
+    assert_eq!(verdicts(Some("shop/rs-1"), 600), [Ok(())]);
+    assert_eq!((verdicts(Some("mill/rs-1"), 500), verdicts(None, 500)), (vec![Ok(())], vec![Ok(())]));
 }

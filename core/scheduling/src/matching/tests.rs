@@ -17,7 +17,7 @@ fn node(devices: Vec<DeviceState>) -> NodeFacts {
 fn labelled(vendor: &str, board: &str) -> NodeFacts {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let labels = NodeLabels { vendor: given(vendor), board: given(board), shell: None };
-    NodeFacts { labels, knowledge: Knowledge::Absent }
+    NodeFacts { labels, ..NodeFacts::default() }
 }
 
 fn check(asked: &Requirement, node: &NodeFacts) -> Result<(), Rejection> {

@@ -3,11 +3,14 @@
 use super::line::{
     Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, RecordedAnswer, VERSION, Verb,
 };
-use crate::decide::{Candidate, DecisionRules, NodeScore, Ranking, filter_for, prioritize_ranking};
+use crate::decide::{
+    Candidate, DecisionRules, NodeScore, Ranking, filter_among, filter_for, prioritize_ranking,
+};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
 use crate::node_facts::NodeFacts;
 use crate::node_state::controller;
+use crate::redistribution::FreeTime;
 use crate::staleness::{Knowledge, Received};
 
 /// Decodes a recording line by line.
@@ -34,6 +37,8 @@ pub struct Recorded<'b> {
     pub nodes: Vec<Candidate<'b>>,
     /// The expectation of each candidate, or none at all.
     pub expected: Vec<Expected>,
+    /// The free time of all boards that were known; `None` if the decision did not ask for it.
+    pub free_time: Option<FreeTime>,
     /// The recorded answer.
     pub answer: RecordedAnswer,
 }
@@ -110,7 +115,7 @@ impl RecordingDecoder {
                 Knowledge::Known(Box::new(Received::new(*state, received_at, age_then)))
             }
         };
-        let node = (line.name, NodeFacts { labels: line.labels, knowledge });
+        let node = (line.name, NodeFacts { labels: line.labels, knowledge, moved_off: line.moved_off });
         let number = line.number as usize;
         let next = self.nodes.len();
         match self.nodes.get_mut(number) {
@@ -122,7 +127,7 @@ impl RecordingDecoder {
     }
 
     fn decision(&self, line: DecisionLine) -> Result<Recorded<'_>, ReadError> {
-        let DecisionLine { asked, candidates, expected, answer } = line;
+        let DecisionLine { asked, candidates, expected, free_time, answer } = line;
         let ranking = self.ranking.ok_or(ReadError::NoHeader)?;
         let rules = self.rules.as_ref().ok_or(ReadError::NoRules)?;
         let (mut names, mut nodes) = (Vec::new(), Vec::new());
@@ -153,7 +158,7 @@ impl RecordingDecoder {
         if !fits {
             return Err(ReadError::Answer(asked.verb, count));
         }
-        Ok(Recorded { asked, ranking, rules, names, nodes, expected: all, answer })
+        Ok(Recorded { asked, ranking, rules, names, nodes, expected: all, free_time, answer })
     }
 }
 
@@ -165,9 +170,14 @@ impl Recorded<'_> {
         match verb {
             Verb::Filter | Verb::Preempt => {
                 let owner = owner.as_deref().map(|uid| controller(namespace, uid));
-                Decided::Verdicts(
-                    filter_for(owner.as_deref(), requirement, &self.nodes, rules, *now).verdicts,
-                )
+                let (owner, nodes) = (owner.as_deref(), &self.nodes);
+                let decision = match &self.free_time {
+                    Some(free_time) => {
+                        filter_among(owner, requirement, nodes, || free_time.clone(), rules, *now)
+                    }
+                    None => filter_for(owner, requirement, nodes, rules, *now),
+                };
+                Decided::Verdicts(decision.verdicts)
             }
             Verb::Prioritize => {
                 let expected = match rules.anti_herd {

@@ -6,6 +6,7 @@ use super::line::{
 use crate::decide::DecisionRules;
 use crate::expected_load::Expected;
 use crate::node_facts::NodeFacts;
+use crate::redistribution::FreeTime;
 use crate::staleness::Knowledge;
 use crate::units::WallTime;
 use std::collections::HashMap;
@@ -35,6 +36,8 @@ pub struct DecisionInput<'a, N> {
     pub nodes: &'a [Option<N>],
     /// The expectation of each candidate, or none at all.
     pub expected: &'a [Expected],
+    /// The free time of all known boards, if the load of some had to be redistributed.
+    pub free_time: Option<&'a FreeTime>,
     /// The answer.
     pub answer: &'a RecordedAnswer,
 }
@@ -81,6 +84,7 @@ impl<N: NodeSnapshot + Clone> RecordingEncoder<N> {
             asked: input.asked.clone(),
             candidates,
             expected: expected.map(|(place, expected)| ExpectedLine::new(place, expected)).collect(),
+            free_time: input.free_time.cloned(),
             answer: input.answer.clone(),
         };
         write(&Line::Decision(Box::new(line)), out)
@@ -106,6 +110,7 @@ impl<N: NodeSnapshot + Clone> RecordingEncoder<N> {
             name: name.to_owned(),
             labels: facts.labels.clone(),
             knowledge: (&facts.knowledge).into(),
+            moved_off: facts.moved_off.clone(),
             source: node.source().to_owned(),
         };
         write(&Line::Node(Box::new(line)), out)?;

@@ -3,8 +3,10 @@
 use crate::decide::{DecisionRules, Ranking};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
+use crate::moved_off::MovedOff;
 use crate::node_labels::NodeLabels;
 use crate::node_state::NodeState;
+use crate::redistribution::FreeTime;
 use crate::requirement::Requirement;
 use crate::units::{Millis, MonotonicTime, WallTime};
 use serde::{Deserialize, Serialize};
@@ -59,6 +61,9 @@ pub struct NodeLine {
     /// Knowledge of the node's boards.
     #[serde(default)]
     pub knowledge: KnowledgeLine,
+    /// The workloads that were moved off the node a moment ago, on the clock of [`Asked::now`].
+    #[serde(default, skip_serializing_if = "MovedOff::is_empty")]
+    pub moved_off: MovedOff,
     /// Source of the state, for example `stream`, as the recorder names it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
@@ -99,6 +104,9 @@ pub struct DecisionLine {
     /// Expectations of those candidates that have one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<ExpectedLine>,
+    /// The free time of all known boards, if the load of some had to be redistributed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_time: Option<FreeTime>,
     /// The answer.
     pub answer: RecordedAnswer,
 }

@@ -1,16 +1,18 @@
 use super::*;
-use crate::decide::{AntiHerd, Candidate, DecisionRules, Ranking, filter, prioritize_expecting};
-use crate::device::Health;
+use crate::decide::{AntiHerd, Candidate, DecisionRules, Ranking, filter_among, prioritize_expecting};
+use crate::device::{Health, ReconfiguredPart};
 use crate::expected_load::Expected;
-use crate::fixtures::{mk_bitstream, mk_busy, mk_device};
+use crate::fixtures::{mk_asked, mk_bitstream, mk_busy, mk_device};
 use crate::matching::UnlabelledNodes;
+use crate::moved_off::{MovedOff, MovedOffAnnotation};
 use crate::node_facts::NodeFacts;
 use crate::node_labels::NodeLabels;
-use crate::node_state::NodeState;
+use crate::node_state::{DigestPrefix, NodeState, RecentBitstream};
+use crate::redistribution::FreeTime;
 use crate::requirement::Requirement;
 use crate::score::{MaxScore, Weights};
 use crate::staleness::{Knowledge, Received, StalePolicies, StalePolicy};
-use crate::units::{Millis, MonotonicTime, WallTime};
+use crate::units::{Millis, Moment, MonotonicTime, WallTime};
 use proptest::prelude::*;
 use std::rc::Rc;
 
@@ -48,10 +50,16 @@ impl Recorder {
     fn decide(&mut self, verb: Verb, case: &Case, nodes: &[(&str, Option<Kept>)]) -> RecordedAnswer {
         let candidates: Vec<Candidate<'_>> =
             nodes.iter().map(|(_, node)| node.as_ref().map(|node| &*node.0)).collect();
+        let mut free_time = None;
         let answer = match verb {
-            Verb::Filter | Verb::Preempt => RecordedAnswer::of_verdicts(
-                &filter(&case.requirement, &candidates, &case.rules, case.now).verdicts,
-            ),
+            Verb::Filter | Verb::Preempt => {
+                let all = || FreeTime::of(&case.others);
+                let owner = Some("default/rs");
+                let decision =
+                    filter_among(owner, &case.requirement, &candidates, all, &case.rules, case.now);
+                free_time = decision.free_time;
+                RecordedAnswer::of_verdicts(&decision.verdicts)
+            }
             Verb::Prioritize => {
                 let (asked, rules) = (&case.requirement, &case.rules);
                 let scored = prioritize_expecting(asked, &candidates, &case.expected, rules, case.now);
@@ -65,14 +73,22 @@ impl Recorder {
             namespace: "default".into(),
             pod: "p".into(),
             uid: "u".into(),
-            owner: None,
+            owner: Some("rs".into()),
             requirement: case.requirement.clone(),
         };
         let names: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
         let nodes: Vec<Option<Kept>> = nodes.iter().map(|(_, node)| node.clone()).collect();
         let (rules, expected) = (&case.rules, case.expected.as_slice());
-        let input =
-            DecisionInput { asked: &asked, rules, names: &names, nodes: &nodes, expected, answer: &answer };
+        let (free_time, answer) = (free_time.as_ref(), answer);
+        let input = DecisionInput {
+            asked: &asked,
+            rules,
+            names: &names,
+            nodes: &nodes,
+            expected,
+            free_time,
+            answer: &answer,
+        };
         self.encoder.decision(&input, &mut self.text).unwrap();
         answer
     }
@@ -99,18 +115,30 @@ struct Case {
     requirement: Requirement,
     rules: DecisionRules,
     expected: Vec<Expected>,
+    /// Nodes that are known and no candidates.
+    others: Vec<NodeState>,
     now: MonotonicTime,
 }
 
 fn mk_case() -> Case {
     let requirement = Requirement::default();
-    Case { requirement, rules: DecisionRules::default(), expected: Vec::new(), now: MonotonicTime(1_000) }
+    Case {
+        requirement,
+        rules: DecisionRules::default(),
+        expected: Vec::new(),
+        others: Vec::new(),
+        now: MonotonicTime(1_000),
+    }
 }
 
 fn kept(state: NodeState) -> Kept {
     let received = Received::new(state, MonotonicTime(10), Millis(3));
     let labels = NodeLabels { vendor: Some("intel".into()), board: None, shell: None };
-    Kept(Rc::new(NodeFacts { labels, knowledge: Knowledge::Known(Box::new(received)) }))
+    Kept(Rc::new(NodeFacts {
+        labels,
+        knowledge: Knowledge::Known(Box::new(received)),
+        ..NodeFacts::default()
+    }))
 }
 
 fn kinds(lines: &[&str]) -> Vec<String> {
@@ -293,7 +321,12 @@ prop_compose! {
             _ => Knowledge::Known(Box::new(Received::new(state, MonotonicTime(at), Millis(age)))),
         };
         let labels = NodeLabels { vendor: labelled.then(|| "intel".into()), ..NodeLabels::default() };
-        Some(Kept(Rc::new(NodeFacts { labels, knowledge })))
+        let moved_off = match labelled {
+            true => MovedOffAnnotation::parse(r#"{"default/rs":100000}"#)
+                .at(Moment { now: MonotonicTime(at), wall: WallTime(0) }),
+            false => MovedOff::default(),
+        };
+        Some(Kept(Rc::new(NodeFacts { labels, knowledge, moved_off })))
     }
 }
 
@@ -312,8 +345,29 @@ prop_compose! {
         let expected = expected.into_iter().map(|(usage, unknown, shown, pods)| Expected {
             usage: Millis(usage), unknown, shown: Millis(shown), pods,
         });
-        Case { requirement, rules, expected: expected.collect(), now: MonotonicTime(now) }
+        Case { requirement, rules, expected: expected.collect(), others: Vec::new(), now: MonotonicTime(now) }
     }
+}
+
+#[test]
+fn what_other_nodes_had_free_is_recorded_where_a_decision_asked_for_it() {
+    let mut busy = mk_busy(90_000, 0);
+    busy.bitstreams =
+        vec![RecentBitstream { digest: Some(DigestPrefix::from_bytes([1; 16])), ..mk_bitstream("mm", 0) }];
+    busy.devices[0].loaded = vec![0];
+    (busy.devices[0].slots, busy.devices[0].reconfigured_part) = (1, ReconfiguredPart::Board);
+    busy.devices[0].usage = busy.usage;
+    let case = |others: &[&NodeState]| Case {
+        requirement: mk_asked(&["sobel"]),
+        others: others.iter().map(|state| (*state).clone()).collect(),
+        ..mk_case()
+    };
+    let mut recorder = Recorder::new();
+    let nodes = [("a", Some(kept(busy.clone())))];
+    let alone = recorder.decide(Verb::Filter, &case(&[&busy]), &nodes);
+    let with_others = recorder.decide(Verb::Filter, &case(&[&busy, &busy, &busy]), &nodes);
+    assert_ne!(alone, with_others);
+    assert!(recorder.replay().iter().all(|(then, now)| then == now));
 }
 
 proptest! {

@@ -234,6 +234,7 @@ fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
             board: String::new(),
             shell: String::new(),
             slots: 4,
+            reconfigured_part: crate::device::ReconfiguredPart::Slot,
             loaded: Vec::new(),
             usage: of_device.usage,
             reconfiguration: of_device.reconfiguration,

@@ -1,9 +1,11 @@
 //! Which sessions may have the device reconfigured (B-8).
 
 use crate::INCREASE;
-use crate::harness::{Client, Manager, binaries_result, digest_of};
+use crate::board::{FULL, Scaler, images};
+use crate::harness::{Board, Client, Manager, binaries_result, digest_of};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
+use fpga_protocol::v1::kernel_arg::Value;
 
 /// `CL_OUT_OF_RESOURCES` and `CL_BUILD_PROGRAM_FAILURE`.
 const REFUSED: i32 = -5;
@@ -88,4 +90,43 @@ async fn a_source_that_counts_as_a_bitstream_is_refused_with_a_reason_in_the_bui
     let (status, build) = client.build(program).await;
     assert_eq!(status, BUILD_FAILED);
     assert!(build.devices[0].log.contains("--may-reconfigure=never"), "{:?}", build.devices);
+}
+
+#[tokio::test]
+async fn a_whole_board_is_not_taken_from_others_while_their_kernels_run_and_none_runs_on_a_wrong_image() {
+    let images = images(&[3, 5]).await;
+    let board = Board::new();
+    let manager = board.manager(&[FULL, &["--may-reconfigure", "when-idle"]].concat());
+    let mut tenant = Client::connect(&manager).await;
+    let context = tenant.context().await;
+    let queues = [tenant.queue(context, 0).await, tenant.queue(context, 0).await];
+    let (program, _) = tenant.program_from(context, &images[0]).await;
+    let (waits, sets) = (tenant.kernel(program, "wait_for").await, tenant.kernel(program, "set").await);
+    let flag = tenant.buffer(context, 4).await;
+    let launch = tenant.launch(queues[0], waits, vec![Value::Buffer(flag)], 1);
+    let running = launch.event;
+    tenant.flush(vec![launch]).await;
+    manager.counts("fpga_device_manager_slots_in_use 1").await;
+
+    let mut other = Client::connect(&manager).await;
+    let context = other.context().await;
+    for _ in 0..3 {
+        let reply = announce(&mut other, context, &images[1]).await;
+        let refusal = &binaries_result(&reply).refusal;
+        assert_eq!(reply.status, REFUSED);
+        assert!(refusal.contains("kernels of other sessions run or wait"), "{refusal}");
+    }
+    assert_eq!(board.controls.loads(), 1, "the tenant keeps its image");
+
+    let launch = tenant.launch(queues[1], sets, vec![Value::Buffer(flag)], 1);
+    let set = launch.event;
+    tenant.flush(vec![launch]).await;
+    assert_eq!([tenant.status(set).await, tenant.status(running).await], [0, 0]);
+    manager.counts("fpga_device_manager_slots_in_use 0").await;
+    let mut other = Scaler::of(other, &images[1], 5).await;
+    let mut tenant = Scaler::of(tenant, &images[0], 3).await;
+    for _ in 0..3 {
+        assert_eq!([other.round().await, tenant.round().await], [[0, 0]; 2]);
+    }
+    assert_eq!(board.controls.refused(), 0, "no kernel ran on a wrong image");
 }

@@ -97,7 +97,7 @@ pub struct Freshness {
 }
 
 /// The choice of the node that serves a request.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Routing {
     /// The choice among the allowed nodes.
@@ -106,6 +106,22 @@ pub struct Routing {
     pub reach: Reach,
     /// For `tracked`: milliseconds from the end of a request on its board until the router hears of it.
     pub way_ms: f64,
+    /// For `tracked`: number of endpoint pickers. Each counts its own requests at once and learns of the others' by the
+    /// states of the nodes.
+    pub pickers: u32,
+    /// For `tracked`: what decides which picker is asked.
+    pub picker_of: PickerOf,
+}
+
+/// What decides which picker is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PickerOf {
+    /// Each request asks a random one.
+    #[default]
+    Request,
+    /// All requests of a function ask the same one, as with consistent hashing.
+    Function,
 }
 
 /// The choice among the allowed nodes.
@@ -156,6 +172,18 @@ impl Default for Placement {
             move_minutes: 0.0,
             moves: 8,
             move_gain: 4.0,
+        }
+    }
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self {
+            policy: Route::default(),
+            reach: Reach::default(),
+            way_ms: 0.0,
+            pickers: 1,
+            picker_of: PickerOf::default(),
         }
     }
 }

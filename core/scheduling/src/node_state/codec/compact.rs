@@ -9,7 +9,7 @@
 //! ```
 
 use super::{EncodeError, Unreadable, json, malformed};
-use crate::device::Health;
+use crate::device::{Health, ReconfiguredPart};
 use crate::node_state::{
     Buckets, DeviceState, DigestPrefix, IN_SLOT_LEFT_OUT, LeftOut, NodeState, PluginState, RecentBitstream,
 };
@@ -40,6 +40,9 @@ struct Text {
     kinds: Vec<Kind>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     devices: Vec<Device>,
+    /// Indexes of the devices that are reconfigured as a whole. Readers of earlier versions skip the field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reconfigured_whole: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     bitstreams: Vec<Bitstream>,
     #[serde(rename = "window")]
@@ -84,6 +87,7 @@ pub(super) fn write(state: &NodeState) -> Result<String, EncodeError> {
     let bitstream = |bitstream: &RecentBitstream| {
         Bitstream(bitstream.name.clone(), bitstream.digest.map(Base64), bitstream.last_used_ago)
     };
+    let whole = (0..).zip(&state.devices).filter(|(_, device)| !device.reconfigured_part.is_slot());
     let text = Text {
         v: VERSION,
         boot: state.boot,
@@ -95,6 +99,7 @@ pub(super) fn write(state: &NodeState) -> Result<String, EncodeError> {
         reconfiguration: state.reconfiguration,
         kinds,
         devices,
+        reconfigured_whole: whole.map(|(number, _)| number).collect(),
         bitstreams: state.bitstreams.iter().map(bitstream).collect(),
         buckets: state.buckets.clone(),
         plugin: state.plugin.clone(),
@@ -118,6 +123,7 @@ pub(super) fn read(text: &str) -> Result<NodeState, Unreadable> {
             board,
             shell,
             slots,
+            reconfigured_part: ReconfiguredPart::Slot,
             loaded,
             usage,
             reconfiguration,
@@ -134,6 +140,11 @@ pub(super) fn read(text: &str) -> Result<NodeState, Unreadable> {
         digest: digest.map(|Base64(digest)| digest),
         last_used_ago,
     };
+    let mut devices: Vec<DeviceState> = text.devices.into_iter().map(device).collect::<Result<_, _>>()?;
+    for number in text.reconfigured_whole {
+        let device = devices.get_mut(number as usize).ok_or(Unreadable::OutOfRange("reconfiguredWhole"))?;
+        device.reconfigured_part = ReconfiguredPart::Board;
+    }
     Ok(NodeState {
         boot: text.boot,
         seq: text.seq,
@@ -142,7 +153,7 @@ pub(super) fn read(text: &str) -> Result<NodeState, Unreadable> {
         window: text.window,
         usage: text.usage,
         reconfiguration: text.reconfiguration,
-        devices: text.devices.into_iter().map(device).collect::<Result<_, _>>()?,
+        devices,
         bitstreams: text.bitstreams.into_iter().map(bitstream).collect(),
         buckets: text.buckets,
         plugin: text.plugin,

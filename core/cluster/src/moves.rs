@@ -1,0 +1,307 @@
+//! Which pods are moved off their node (S-11, T-6): who may be moved, and how many of them at a time.
+//!
+//! A move is an eviction: the workload's controller makes a new pod, and the scheduler places it elsewhere. So a pod is
+//! moved only if its workload goes on serving without it, and only if the last move of the workload has ended well.
+
+use fpga_core::units::{Millis, WallTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The time in which [`MovePolicy::per_hour`] is counted.
+pub const HOUR: Millis = Millis::from_secs(3_600);
+/// Ready replicas that a Deployment needs before a Ready pod of it is moved.
+const LEAST_READY: u32 = 2;
+
+/// The bounds on moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MovePolicy {
+    /// Most moves in one decision.
+    pub per_interval: usize,
+    /// Most moves in any [`HOUR`].
+    pub per_hour: usize,
+    /// Least time between two moves of one workload.
+    pub cool_down: Millis,
+}
+
+/// Why a pod had better be elsewhere. The first is the most urgent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The node plugin could not give the pod a board, for a reason that does not pass.
+    NotPrepared,
+    /// A board of the pod has been lost for longer than its grace.
+    BoardLost {
+        /// Id of the board.
+        board: String,
+        /// Time since the loss was seen.
+        since: Millis,
+    },
+}
+
+/// A pod that had better be elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// UID of the pod.
+    pub pod: String,
+    /// Why the pod had better be elsewhere.
+    pub cause: Cause,
+    /// Whether the pod serves.
+    pub readiness: Readiness,
+    /// The workload of the pod.
+    pub workload: Workload,
+    /// Whether the disruption budgets that select the pod let it go.
+    pub disruption: Disruption,
+}
+
+/// Whether a pod serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// The pod is Ready.
+    Ready,
+    /// The pod is not Ready: nobody misses it.
+    NotReady,
+}
+
+/// What made a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Workload {
+    /// A Deployment, which replaces its pods one for one.
+    Deployment(Deployment),
+    /// Anything else, or nothing: such pods are left alone.
+    Other {
+        /// The kind of the controller, for example `StatefulSet`; `None` for a pod without one.
+        kind: Option<String>,
+    },
+}
+
+/// A Deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployment {
+    /// Its UID.
+    pub uid: String,
+    /// Whether its pods are just being replaced.
+    pub rollout: Rollout,
+    /// Number of Ready pods.
+    pub ready: u32,
+}
+
+/// Whether the pods of a Deployment are just being replaced by those of another version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollout {
+    /// All pods are of one version.
+    Complete,
+    /// Pods of several versions are there, or the newest version has not been seen by its controller.
+    Underway,
+}
+
+/// Whether disruption budgets let a pod go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Disruption {
+    /// No budget forbids it.
+    Allowed,
+    /// The named budget forbids it.
+    Forbidden(String),
+}
+
+/// An earlier move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastMove {
+    /// UID of the workload.
+    pub workload: String,
+    /// Moment of the decision. The API server keeps it, so it is of a wall clock; one in the future counts as now.
+    pub at: WallTime,
+    /// Whether the workload is as it was before.
+    pub progress: Progress,
+}
+
+/// How far a move has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The pod is still there, or its replacement is not Ready.
+    Underway,
+    /// All replicas are Ready, or the move was given up.
+    Ended,
+}
+
+/// Why a pod is not moved now.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Held {
+    /// The pod is none of a Deployment.
+    NoDeployment(Option<String>),
+    /// The Deployment is rolling out.
+    RollingOut,
+    /// Too few of the Deployment's pods are Ready.
+    TooFewReady(u32),
+    /// The named disruption budget forbids it.
+    DisruptionBudget(String),
+    /// The last move of the Deployment has not ended.
+    MoveUnderway,
+    /// The last move of the Deployment was a short time ago; this much of the cool-down is left.
+    CoolingDown(Millis),
+    /// As many moves as may be in one decision are more urgent.
+    IntervalSpent,
+    /// As many moves as may be in an hour were decided.
+    HourSpent,
+}
+
+/// What is decided: indexes of the candidates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MoveDecision {
+    /// The pods to move, the most urgent first.
+    pub moves: Vec<usize>,
+    /// The pods that stay for now, and why.
+    pub held: Vec<(usize, Held)>,
+}
+
+impl Cause {
+    /// The name in metrics and records.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotPrepared => "not_prepared",
+            Self::BoardLost { .. } => "board_lost",
+        }
+    }
+}
+
+impl Held {
+    /// The name in metrics and records.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NoDeployment(_) => "no_deployment",
+            Self::RollingOut => "rolling_out",
+            Self::TooFewReady(_) => "too_few_ready",
+            Self::DisruptionBudget(_) => "disruption_budget",
+            Self::MoveUnderway => "move_underway",
+            Self::CoolingDown(_) => "cooling_down",
+            Self::IntervalSpent => "interval_spent",
+            Self::HourSpent => "hour_spent",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPrepared => f.write_str("the node could not give it a board"),
+            Self::BoardLost { board, since } => {
+                write!(f, "its board {board} has been lost for {} s", since.0 / 1_000)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDeployment(None) => f.write_str("no controller would replace it"),
+            Self::NoDeployment(Some(kind)) => write!(f, "pods of a {kind} are left alone"),
+            Self::RollingOut => f.write_str("the Deployment is rolling out"),
+            Self::TooFewReady(ready) => {
+                write!(f, "the Deployment has {ready} Ready pods, and {LEAST_READY} are needed")
+            }
+            Self::DisruptionBudget(name) => write!(f, "the PodDisruptionBudget {name} forbids it"),
+            Self::MoveUnderway => f.write_str("the last move of the Deployment has not ended"),
+            Self::CoolingDown(_) => f.write_str("the last move of the Deployment was a short time ago"),
+            Self::IntervalSpent => f.write_str("other moves of this interval come first"),
+            Self::HourSpent => f.write_str("as many moves as may be in an hour were decided"),
+        }
+    }
+}
+
+/// Decides which of `candidates` are moved at the moment `now`, the most urgent first, and of each workload one at most.
+/// `past` are all moves whose workload or hour may matter.
+#[must_use]
+pub fn decide(
+    candidates: &[Candidate],
+    past: &[PastMove],
+    policy: &MovePolicy,
+    now: WallTime,
+) -> MoveDecision {
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    order.sort_by_key(|index| urgency(&candidates[*index]));
+    let in_this_hour = past.iter().filter(|past| now - past.at < HOUR).count();
+    let left_of_hour = policy.per_hour.saturating_sub(in_this_hour);
+    let last = last_moves(past);
+    let mut chosen: BTreeSet<&str> = BTreeSet::new();
+    let mut decision = MoveDecision::default();
+    for index in order {
+        let candidate = &candidates[index];
+        let verdict = eligible(candidate).and_then(|deployment| {
+            if chosen.contains(deployment) {
+                return Err(Held::MoveUnderway);
+            }
+            rested(last.get(deployment).copied(), policy, now)?;
+            match decision.moves.len() {
+                decided if decided >= left_of_hour => Err(Held::HourSpent),
+                decided if decided >= policy.per_interval => Err(Held::IntervalSpent),
+                _ => Ok(deployment),
+            }
+        });
+        match verdict {
+            Ok(deployment) => {
+                chosen.insert(deployment);
+                decision.moves.push(index);
+            }
+            Err(held) => decision.held.push((index, held)),
+        }
+    }
+    decision
+}
+
+/// The order of candidates: by cause, of lost boards the one that was lost first, then by the pod's UID.
+fn urgency(candidate: &Candidate) -> (bool, std::cmp::Reverse<Millis>, &str) {
+    let (is_lost, since) = match &candidate.cause {
+        Cause::NotPrepared => (false, Millis::ZERO),
+        Cause::BoardLost { since, .. } => (true, *since),
+    };
+    (is_lost, std::cmp::Reverse(since), &candidate.pod)
+}
+
+/// The UID of the candidate's Deployment, if its pods may be moved at all.
+fn eligible(candidate: &Candidate) -> Result<&str, Held> {
+    let deployment = match &candidate.workload {
+        Workload::Deployment(deployment) => deployment,
+        Workload::Other { kind } => return Err(Held::NoDeployment(kind.clone())),
+    };
+    if deployment.rollout == Rollout::Underway {
+        return Err(Held::RollingOut);
+    }
+    if candidate.readiness == Readiness::Ready && deployment.ready < LEAST_READY {
+        return Err(Held::TooFewReady(deployment.ready));
+    }
+    match &candidate.disruption {
+        Disruption::Allowed => Ok(&deployment.uid),
+        Disruption::Forbidden(budget) => Err(Held::DisruptionBudget(budget.clone())),
+    }
+}
+
+/// Whether the workload has recovered from its last move.
+fn rested(last: Option<LastMove>, policy: &MovePolicy, now: WallTime) -> Result<(), Held> {
+    let Some(last) = last else { return Ok(()) };
+    if last.is_underway {
+        return Err(Held::MoveUnderway);
+    }
+    let rested = now - last.at;
+    if rested < policy.cool_down { Err(Held::CoolingDown(policy.cool_down - rested)) } else { Ok(()) }
+}
+
+/// The moves of a workload: the latest, and whether any has not ended.
+#[derive(Debug, Clone, Copy)]
+struct LastMove {
+    at: WallTime,
+    is_underway: bool,
+}
+
+fn last_moves(past: &[PastMove]) -> BTreeMap<&str, LastMove> {
+    let mut last: BTreeMap<&str, LastMove> = BTreeMap::new();
+    for past in past {
+        let of_workload = last.entry(&past.workload).or_insert(LastMove { at: past.at, is_underway: false });
+        of_workload.at = of_workload.at.max(past.at);
+        of_workload.is_underway |= past.progress == Progress::Underway;
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+use super::*;
+use proptest::prelude::*;
+
+const NOW: WallTime = WallTime(1_790_000_000_000);
+const POLICY: MovePolicy = MovePolicy { per_interval: 2, per_hour: 3, cool_down: Millis::from_secs(600) };
+
+fn candidate(pod: &str, deployment: &str) -> Candidate {
+    let deployment = Deployment { uid: deployment.into(), rollout: Rollout::Complete, ready: 2 };
+    Candidate {
+        pod: pod.into(),
+        cause: Cause::BoardLost { board: "dm0".into(), since: Millis::from_secs(90) },
+        readiness: Readiness::Ready,
+        workload: Workload::Deployment(deployment),
+        disruption: Disruption::Allowed,
+    }
+}
+
+fn with_ready(ready: u32, readiness: Readiness) -> Candidate {
+    let deployment = Deployment { uid: "d".into(), rollout: Rollout::Complete, ready };
+    Candidate { workload: Workload::Deployment(deployment), readiness, ..candidate("a", "d") }
+}
+
+fn past(workload: &str, ago: Millis, progress: Progress) -> PastMove {
+    PastMove { workload: workload.into(), at: NOW - ago, progress }
+}
+
+/// What becomes of the only candidate.
+fn verdict(candidate: Candidate, past: &[PastMove]) -> Result<(), Held> {
+    let decision = decide(&[candidate], past, &POLICY, NOW);
+    decision.held.into_iter().next().map_or(Ok(()), |(_, held)| Err(held))
+}
+
+#[test]
+fn only_pods_of_a_deployment_that_goes_on_without_them_are_moved() {
+    let of = |kind: Option<&str>| Candidate {
+        workload: Workload::Other { kind: kind.map(str::to_owned) },
+        ..candidate("a", "d")
+    };
+    let rolling = Deployment { uid: "d".into(), rollout: Rollout::Underway, ready: 9 };
+    let rolling = Candidate { workload: Workload::Deployment(rolling), ..candidate("a", "d") };
+    let forbidden = Disruption::Forbidden("budget".into());
+    for (what, candidate, expected) in [
+        ("two Ready pods", candidate("a", "d"), Ok(())),
+        ("a StatefulSet", of(Some("StatefulSet")), Err(Held::NoDeployment(Some("StatefulSet".into())))),
+        ("a bare pod", of(None), Err(Held::NoDeployment(None))),
+        ("a rollout", rolling, Err(Held::RollingOut)),
+        ("the only Ready pod", with_ready(1, Readiness::Ready), Err(Held::TooFewReady(1))),
+        ("a pod that serves nobody", with_ready(0, Readiness::NotReady), Ok(())),
+        (
+            "a budget",
+            Candidate { disruption: forbidden, ..candidate("a", "d") },
+            Err(Held::DisruptionBudget("budget".into())),
+        ),
+    ] {
+        assert_eq!(verdict(candidate, &[]), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_workload_is_moved_again_only_after_its_last_move_has_ended_and_the_cool_down_is_over() {
+    let day = Millis::from_secs(24 * 3_600);
+    for (what, past, expected) in [
+        ("another workload's", past("e", Millis::ZERO, Progress::Underway), Ok(())),
+        ("never Ready again", past("d", day, Progress::Underway), Err(Held::MoveUnderway)),
+        (
+            "a minute ago",
+            past("d", Millis::from_secs(60), Progress::Ended),
+            Err(Held::CoolingDown(Millis::from_secs(540))),
+        ),
+        ("long ago", past("d", Millis::from_secs(600), Progress::Ended), Ok(())),
+    ] {
+        assert_eq!(verdict(candidate("a", "d"), &[past]), expected, "{what}");
+    }
+    let later = PastMove { at: NOW + day, ..past("d", Millis::ZERO, Progress::Ended) };
+    let held = verdict(candidate("a", "d"), &[later]);
+    assert_eq!(held, Err(Held::CoolingDown(POLICY.cool_down)), "a clock that was ahead");
+}
+
+#[test]
+fn of_each_workload_one_pod_is_moved_at_a_time_and_the_most_urgent_first() {
+    let urgent = Candidate { cause: Cause::NotPrepared, ..candidate("z", "e") };
+    let long_lost = Candidate {
+        cause: Cause::BoardLost { board: "dm1".into(), since: Millis::from_secs(900) },
+        ..candidate("y", "f")
+    };
+    let candidates = [candidate("a", "d"), candidate("b", "d"), long_lost, urgent];
+    let decision = decide(&candidates, &[], &MovePolicy { per_interval: 9, ..POLICY }, NOW);
+    assert_eq!(decision.moves, [3, 2, 0]);
+    assert_eq!(decision.held, [(1, Held::MoveUnderway)]);
+}
+
+#[test]
+fn interval_and_hour_are_bounded() {
+    let candidates = ["d", "e", "f", "g"].map(|deployment| candidate(deployment, deployment));
+    let ended = |seconds: u64| past("x", Millis::from_secs(seconds), Progress::Ended);
+    let decision = decide(&candidates, &[ended(3_600)], &POLICY, NOW);
+    assert_eq!(decision.moves, [0, 1]);
+    assert_eq!(decision.held, [(2, Held::IntervalSpent), (3, Held::IntervalSpent)]);
+    let decision = decide(&candidates, &[ended(10), ended(3_599)], &POLICY, NOW);
+    assert_eq!(decision.moves, [0]);
+    assert_eq!(decision.held[0], (1, Held::HourSpent));
+}
+
+#[test]
+fn what_people_read_says_which_rule_holds_a_pod() {
+    for (held, words) in [
+        (Held::NoDeployment(Some("Job".into())), "pods of a Job are left alone"),
+        (Held::TooFewReady(1), "has 1 Ready pods, and 2 are needed"),
+        (Held::DisruptionBudget("web".into()), "PodDisruptionBudget web forbids"),
+    ] {
+        assert!(held.to_string().contains(words), "{held}");
+    }
+}
+
+prop_compose! {
+    fn any_candidate()(
+        pod in 0..40_u32, deployment in 0..6_u32, kind in 0..4, ready in 0..4_u32, is_ready: bool, rolls in 0..4,
+        budget in 0..4, is_lost: bool, since in 0..1_000_000_u64,
+    ) -> Candidate {
+        let rollout = if rolls == 0 { Rollout::Underway } else { Rollout::Complete };
+        let deployment = Deployment { uid: format!("d{deployment}"), rollout, ready };
+        Candidate {
+            pod: format!("p{pod}"),
+            cause: if is_lost { Cause::BoardLost { board: "b".into(), since: Millis(since) } } else { Cause::NotPrepared },
+            readiness: if is_ready { Readiness::Ready } else { Readiness::NotReady },
+            workload: match kind {
+                0 => Workload::Other { kind: None },
+                _ => Workload::Deployment(deployment),
+            },
+            disruption: if budget == 0 { Disruption::Forbidden("x".into()) } else { Disruption::Allowed },
+        }
+    }
+}
+
+prop_compose! {
+    fn any_past()(workload in 0..6_u32, ago in 0..8_000_000_u64, is_underway: bool) -> PastMove {
+        let progress = if is_underway { Progress::Underway } else { Progress::Ended };
+        past(&format!("d{workload}"), Millis(ago), progress)
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_budget_is_exceeded_and_nobody_is_moved_who_must_not_be(
+        candidates in prop::collection::vec(any_candidate(), 0..20),
+        past in prop::collection::vec(any_past(), 0..8),
+        per_interval in 0..5_usize,
+        per_hour in 0..8_usize,
+    ) {
+        let policy = MovePolicy { per_interval, per_hour, ..POLICY };
+        let decision = decide(&candidates, &past, &policy, NOW);
+        let recent = past.iter().filter(|past| NOW - past.at < HOUR).count();
+        prop_assert!(decision.moves.len() <= per_interval);
+        prop_assert!(decision.moves.is_empty() || recent + decision.moves.len() <= per_hour);
+        prop_assert_eq!(decision.moves.len() + decision.held.len(), candidates.len());
+        let mut moved = BTreeSet::new();
+        for index in &decision.moves {
+            let candidate = &candidates[*index];
+            let Workload::Deployment(deployment) = &candidate.workload else {
+                return Err(TestCaseError::fail("no Deployment"));
+            };
+            prop_assert!(moved.insert(&deployment.uid), "two pods of one Deployment");
+            prop_assert_eq!(deployment.rollout, Rollout::Complete);
+            prop_assert_eq!(&candidate.disruption, &Disruption::Allowed);
+            prop_assert!(deployment.ready >= 2 || candidate.readiness == Readiness::NotReady);
+            for past in past.iter().filter(|past| past.workload == deployment.uid) {
+                prop_assert_eq!(past.progress, Progress::Ended);
+                prop_assert!(NOW - past.at >= policy.cool_down);
+            }
+        }
+    }
+}
