@@ -44,6 +44,24 @@ use serde::{Deserialize, Serialize};
         description = "Digest of the first variant",
         priority = 1
     ),
+    printcolumn(
+        name = "Nodes",
+        type_ = "integer",
+        json_path = ".status.validNodes",
+        description = "Nodes with a board that a variant was built for"
+    ),
+    printcolumn(
+        name = "Resident",
+        type_ = "integer",
+        json_path = ".status.residentNodes",
+        description = "Nodes with a variant in a slot"
+    ),
+    printcolumn(
+        name = "Pods",
+        type_ = "integer",
+        json_path = ".status.pods",
+        description = "Pods that name it and have not ended"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 128").message("the name of an accelerator has at most 128 characters; write a shorter metadata.name")
 )]
@@ -150,6 +168,15 @@ pub struct BitstreamStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+    /// Number of nodes with a board that a variant was built for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_nodes: Option<i32>,
+    /// Number of nodes with a variant in a slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_nodes: Option<i32>,
+    /// Number of pods that name it and have not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<i32>,
 }
 
 fn one_slot() -> i32 {

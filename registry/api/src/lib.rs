@@ -2,15 +2,21 @@
 //!
 //! `manifests/chart/custom-resources/` has the CustomResourceDefinition as [`definitions`] returns it. Values are
 //! checked by the API server, with rules that say what to write; a reader still parses what it uses, since a cluster may
-//! have an older definition.
+//! have an older definition. [`MoveRecords`] is what the registry keeps of its moves.
 #![forbid(unsafe_code)]
 
 mod bitstream;
+mod fpga_pod;
+mod library;
+mod moves;
 mod schema;
 
 pub use bitstream::{
     AllowedNamespaces, Bitstream, BitstreamSpec, BitstreamStatus, FromNamespaces, Source, Variant,
 };
+pub use fpga_pod::{Controller, FpgaPod};
+pub use library::library_bitstream;
+pub use moves::{HELD_KEY, HeldMove, MOVES_CONFIG_MAP, MOVES_KEY, MoveOutcome, MoveRecord, MoveRecords};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;

@@ -23,5 +23,5 @@ pub use manifest::{
     MAX_MANIFEST_BYTES, Manifest, Packed,
 };
 pub use reference::{InvalidReference, Reference, Target};
-pub use registry::{PlainHttp, Registry, RegistryError, RegistryOptions};
+pub use registry::{Download, Host, Hosts, InvalidHost, PlainHttp, Registry, RegistryError, RegistryOptions};
 pub use sha256::{Hasher, of_bytes, of_file};

@@ -1,18 +1,23 @@
 //! A registry, by the OCI distribution specification 1.1.
 
+mod download;
 mod error;
+mod hosts;
 mod http;
 mod login;
 
+pub use download::Download;
 pub use error::RegistryError;
+pub use hosts::{Host, Hosts, InvalidHost, PlainHttp};
 
 use crate::credentials::Credentials;
 use crate::manifest::{Descriptor, MANIFEST_TYPE, MAX_MANIFEST_BYTES, Manifest, Packed};
 use crate::reference::{Reference, Target};
 use crate::sha256::{Hasher, of_bytes};
-use ::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION};
-use ::http::{Request, Response, StatusCode, Uri};
+use ::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, RANGE};
+use ::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use bytes::Bytes;
+use fpga_core::bitstream::Digest;
 use http::{Body, Http};
 use hyper::body::Incoming;
 use login::{Login, Scope};
@@ -34,17 +39,25 @@ pub struct RegistryOptions {
     pub ca: Option<PathBuf>,
     /// User and password, if the registry asks for them.
     pub credentials: Option<Credentials>,
-    /// Longest time for an answer, and for each [`http::MIN_BYTES_PER_SECOND`] of content 1 s more.
+    /// Which hosts are asked.
+    pub hosts: Hosts,
+    /// Longest time for an answer, and for content that comes with less than [`http::MIN_BYTES_PER_SECOND`].
     pub timeout: Duration,
 }
 
-/// Whether a registry is asked without TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlainHttp {
-    /// By http.
-    Yes,
-    /// By https.
-    No,
+/// A request that can be made again.
+struct Ask<'a> {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    content: Content<'a>,
+}
+
+/// What a request sends.
+enum Content<'a> {
+    Nothing,
+    Bytes(Bytes),
+    File(&'a Path),
 }
 
 /// A registry.
@@ -54,13 +67,33 @@ pub struct Registry {
     login: Login,
 }
 
+impl Ask<'_> {
+    /// A request without headers that sends nothing.
+    fn new(method: Method, uri: Uri) -> Self {
+        Self { method, uri, headers: HeaderMap::new(), content: Content::Nothing }
+    }
+
+    async fn make(&self) -> Result<Request<Body>, RegistryError> {
+        let content = match &self.content {
+            Content::Nothing => http::empty(),
+            Content::Bytes(bytes) => http::full(bytes.clone()),
+            Content::File(path) => http::file(path).await?,
+        };
+        let mut request = Request::builder().method(self.method.clone()).uri(self.uri.clone());
+        if let Some(headers) = request.headers_mut() {
+            headers.clone_from(&self.headers);
+        }
+        http::request(request, content)
+    }
+}
+
 impl Registry {
     /// The registry `name`, a host with or without a port. Nothing is sent yet.
     ///
     /// # Errors
     /// The certificate authorities can't be read.
     pub fn new(name: &str, options: RegistryOptions) -> Result<Self, RegistryError> {
-        let http = Http::new(name, options.plain_http, options.ca.as_deref(), options.timeout)?;
+        let http = Http::new(name, &options)?;
         Ok(Self { name: name.to_owned(), http, login: Login::new(options.credentials) })
     }
 
@@ -99,8 +132,8 @@ impl Registry {
         out: &mut W,
     ) -> Result<(), RegistryError> {
         let what = format!("{}/{repository}@{}", self.name, descriptor.digest);
-        let path = format!("/v2/{repository}/blobs/{}", descriptor.digest);
-        let response = self.get(&path, &Scope::pull(repository), &what).await?;
+        let response =
+            self.get(&blob_path(repository, descriptor.digest), &Scope::pull(repository), &what).await?;
         let mut body = self.http.body(response, descriptor.size, &what);
         let mut hasher = Hasher::default();
         while let Some(bytes) = body.next().await? {
@@ -126,8 +159,7 @@ impl Registry {
         descriptor: &Descriptor,
         bytes: &[u8],
     ) -> Result<(), RegistryError> {
-        let bytes = Bytes::copy_from_slice(bytes);
-        self.push_blob(repository, descriptor, async || Ok(http::full(bytes.clone()))).await
+        self.push_blob(repository, descriptor, Content::Bytes(Bytes::copy_from_slice(bytes))).await
     }
 
     /// Sends a file as a blob, unless the registry has it.
@@ -140,7 +172,7 @@ impl Registry {
         descriptor: &Descriptor,
         file: &Path,
     ) -> Result<(), RegistryError> {
-        self.push_blob(repository, descriptor, async || http::file(file).await).await
+        self.push_blob(repository, descriptor, Content::File(file)).await
     }
 
     /// Sends the manifest, which makes the artifact exist. All its blobs must be there.
@@ -148,14 +180,10 @@ impl Registry {
     /// # Errors
     /// The registry does not answer or refuses the manifest.
     pub async fn push_manifest(&self, reference: &Reference, packed: &Packed) -> Result<(), RegistryError> {
-        let uri = self.http.uri(&manifest_path(reference))?;
-        let bytes = Bytes::copy_from_slice(&packed.manifest_bytes);
-        let request = async || {
-            let request = Request::put(uri.clone()).header(CONTENT_TYPE, MANIFEST_TYPE);
-            http::request(request, http::full(bytes.clone()))
-        };
-        let scope = Scope::push(&reference.repository);
-        let response = self.ask(&scope, 0, request).await?;
+        let mut put = Ask::new(Method::PUT, self.http.uri(&manifest_path(reference))?);
+        put.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MANIFEST_TYPE));
+        put.content = Content::Bytes(Bytes::copy_from_slice(&packed.manifest_bytes));
+        let response = self.ask(&Scope::push(&reference.repository), 0, &put).await?;
         let digest = response.headers().get("docker-content-digest").cloned();
         self.expect(response, StatusCode::CREATED, &format!("sending the manifest of {reference}")).await?;
         match digest.as_ref().and_then(|digest| digest.to_str().ok()?.parse().ok()) {
@@ -171,32 +199,28 @@ impl Registry {
         &self,
         repository: &str,
         descriptor: &Descriptor,
-        body: impl AsyncFn() -> Result<Body, RegistryError>,
+        content: Content<'_>,
     ) -> Result<(), RegistryError> {
         let (scope, digest) = (Scope::push(repository), descriptor.digest);
         let doing = format!("sending {}/{repository}@{digest}", self.name);
-        let uri = self.http.uri(&format!("/v2/{repository}/blobs/{digest}"))?;
-        let head = async || http::request(Request::head(uri.clone()), http::empty());
-        let response = self.ask(&scope, 0, head).await?;
+        let head = Ask::new(Method::HEAD, self.http.uri(&blob_path(repository, digest))?);
+        let response = self.ask(&scope, 0, &head).await?;
         match response.status() {
             StatusCode::OK => return Ok(()),
             StatusCode::NOT_FOUND => {}
             _ => return Err(self.refusal(response, &doing).await),
         }
         let uri = self.http.uri(&format!("/v2/{repository}/blobs/uploads/"))?;
-        let begin =
-            async || http::request(Request::post(uri.clone()).header(CONTENT_LENGTH, 0), http::empty());
-        let response = self.ask(&scope, 0, begin).await?;
+        let mut begin = Ask::new(Method::POST, uri);
+        begin.headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        let response = self.ask(&scope, 0, &begin).await?;
         let location = response.headers().get(LOCATION).cloned();
         self.expect(response, StatusCode::ACCEPTED, &doing).await?;
-        let uri = self.upload(location.as_ref(), &digest.to_string())?;
-        let put = async || {
-            let request = Request::put(uri.clone())
-                .header(CONTENT_TYPE, "application/octet-stream")
-                .header(CONTENT_LENGTH, descriptor.size);
-            http::request(request, body().await?)
-        };
-        let response = self.ask(&scope, descriptor.size, put).await?;
+        let mut put = Ask::new(Method::PUT, self.upload(location.as_ref(), &digest.to_string())?);
+        put.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        put.headers.insert(CONTENT_LENGTH, HeaderValue::from(descriptor.size));
+        put.content = content;
+        let response = self.ask(&scope, descriptor.size, &put).await?;
         self.expect(response, StatusCode::CREATED, &doing).await
     }
 
@@ -217,10 +241,23 @@ impl Registry {
     /// The answer to a GET. Where the registry says that the bytes are elsewhere, they are asked for there without a
     /// login.
     async fn get(&self, path: &str, scope: &Scope, what: &str) -> Result<Response<Incoming>, RegistryError> {
-        let uri = self.http.uri(path)?;
-        let request =
-            async || http::request(Request::get(uri.clone()).header(ACCEPT, ACCEPTED), http::empty());
-        let mut response = self.ask(scope, 0, request).await?;
+        let mut get = Ask::new(Method::GET, self.http.uri(path)?);
+        get.headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+        let response = self.ask(scope, 0, &get).await?;
+        let response = self.follow(response, None).await?;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            StatusCode::NOT_FOUND => Err(RegistryError::Missing(what.to_owned())),
+            _ => Err(self.refusal(response, &format!("reading {what}")).await),
+        }
+    }
+
+    /// The answer where the registry sends the reader, with this header `Range`.
+    async fn follow(
+        &self,
+        mut response: Response<Incoming>,
+        range: Option<&HeaderValue>,
+    ) -> Result<Response<Incoming>, RegistryError> {
         for _ in 0..MAX_REDIRECTS {
             if !response.status().is_redirection() {
                 break;
@@ -231,16 +268,16 @@ impl Registry {
                 || RegistryError::Elsewhere { registry: self.name.clone(), place: error::printable(place) };
             let uri: Uri = place.parse().map_err(|_| elsewhere())?;
             let uri = if uri.host().is_none() { self.http.uri(place)? } else { uri };
-            if !self.http.may_ask(&uri) {
+            if !self.http.may_ask(&uri) || !self.http.may_send_elsewhere() {
                 return Err(elsewhere());
             }
-            response = self.http.send(http::request(Request::get(uri), http::empty())?, 0).await?;
+            let mut request = Request::get(uri);
+            if let Some(range) = range {
+                request = request.header(RANGE, range);
+            }
+            response = self.http.send(http::request(request, http::empty())?, 0).await?;
         }
-        match response.status() {
-            StatusCode::OK => Ok(response),
-            StatusCode::NOT_FOUND => Err(RegistryError::Missing(what.to_owned())),
-            _ => Err(self.refusal(response, &format!("reading {what}")).await),
-        }
+        Ok(response)
     }
 
     /// The answer to a request, once more with a login if the registry asks for one.
@@ -248,16 +285,16 @@ impl Registry {
         &self,
         scope: &Scope,
         content: u64,
-        request: impl AsyncFn() -> Result<Request<Body>, RegistryError>,
+        request: &Ask<'_>,
     ) -> Result<Response<Incoming>, RegistryError> {
-        let mut first = request().await?;
+        let mut first = request.make().await?;
         self.login.sign(scope, &mut first).await;
         let response = self.http.send(first, content).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
         self.login.renew(&self.http, &self.name, scope, response.headers()).await?;
-        let mut second = request().await?;
+        let mut second = request.make().await?;
         self.login.sign(scope, &mut second).await;
         let response = self.http.send(second, content).await?;
         match response.status() {
@@ -284,4 +321,8 @@ impl Registry {
 
 fn manifest_path(reference: &Reference) -> String {
     format!("/v2/{}/manifests/{}", reference.repository, reference.target)
+}
+
+fn blob_path(repository: &str, digest: Digest) -> String {
+    format!("/v2/{repository}/blobs/{digest}")
 }

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
 use fpga_artifacts::{
-    Artifact, Descriptor, Packed, PlainHttp, Reference, Registry, RegistryError, RegistryOptions, Variant,
-    of_bytes,
+    Artifact, Descriptor, Hosts, Packed, PlainHttp, Reference, Registry, RegistryError, RegistryOptions,
+    Variant, of_bytes,
 };
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -58,14 +58,18 @@ fn layer() -> Descriptor {
     packed().manifest.layers.remove(0)
 }
 
-fn client(address: &str) -> Registry {
-    let options = RegistryOptions {
+fn options() -> RegistryOptions {
+    RegistryOptions {
         plain_http: PlainHttp::Yes,
         ca: None,
         credentials: None,
+        hosts: Hosts::Any,
         timeout: Duration::from_secs(20),
-    };
-    Registry::new(address, options).unwrap()
+    }
+}
+
+fn client(address: &str) -> Registry {
+    Registry::new(address, options()).unwrap()
 }
 
 async fn read_manifest(address: &str) -> RegistryError {
@@ -148,7 +152,7 @@ async fn a_registry_that_falls_silent_is_left_after_the_time() {
         let _ = stream.read(&mut [0; 1]);
     });
     let timeout = Duration::from_millis(200);
-    let options = RegistryOptions { plain_http: PlainHttp::Yes, ca: None, credentials: None, timeout };
+    let options = RegistryOptions { timeout, ..options() };
     let client = Registry::new(&address, options).unwrap();
     let error = client.blob("team/sobel", &layer(), &mut Vec::new()).await.unwrap_err();
     assert!(matches!(error, RegistryError::Silent { .. }), "{error}");

@@ -68,6 +68,24 @@ pub enum RegistryError {
         /// The place.
         place: String,
     },
+    /// The host may not be asked.
+    #[error("{place} is not asked: {reason}")]
+    Forbidden {
+        /// The host, and its port if it has one.
+        place: String,
+        /// Why it is not asked.
+        reason: &'static str,
+    },
+    /// The answer is about other bytes than those that were asked for.
+    #[error("{what}: registry {registry} answers with another range of bytes: {range:?}")]
+    Range {
+        /// What was read.
+        what: String,
+        /// The registry.
+        registry: String,
+        /// The range of the answer.
+        range: String,
+    },
     /// The answer is longer than it may be.
     #[error("{what} has more than {limit} bytes, which is more than announced or taken")]
     TooLong {

@@ -1,7 +1,8 @@
 //! HTTP with bounds on times and lengths. Redirects are not followed here.
 
-use super::PlainHttp;
+use super::RegistryOptions;
 use super::error::{RegistryError, chain, printable};
+use super::hosts::{Hosts, NOT_PUBLIC, PlainHttp, Resolver};
 use ::http::header::CONTENT_LENGTH;
 use ::http::uri::{Authority, Scheme};
 use ::http::{Request, Response, Uri, request};
@@ -17,6 +18,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
+use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,37 +38,39 @@ pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A client for one registry.
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Body>,
+    client: Client<HttpsConnector<HttpConnector<Resolver>>, Body>,
     registry: String,
     plain_http: PlainHttp,
+    hosts: Hosts,
     timeout: Duration,
 }
 
-/// The content of an answer, of which no more than a limit is taken.
-pub struct Content<'a> {
+/// The content of an answer, of which no more than a limit is taken. It must come with [`MIN_BYTES_PER_SECOND`] at least.
+pub struct Content {
     body: Incoming,
-    what: &'a str,
-    registry: &'a str,
+    what: String,
+    registry: String,
     limit: u64,
     found: u64,
     /// Length that the answer announces.
     announced: Option<u64>,
+    /// Time in which the next [`Self::step`] must come.
     time: Duration,
     deadline: Instant,
+    /// Number of bytes for which there is [`Self::time`].
+    step: u64,
+    /// Number of bytes after which the deadline is set anew.
+    step_end: u64,
 }
 
 impl Http {
-    /// A client for `registry`, with these authorities or else the system's.
-    pub fn new(
-        registry: &str,
-        plain_http: PlainHttp,
-        ca: Option<&Path>,
-        timeout: Duration,
-    ) -> Result<Self, RegistryError> {
+    /// A client for `registry`.
+    pub fn new(registry: &str, options: &RegistryOptions) -> Result<Self, RegistryError> {
+        let RegistryOptions { plain_http, ref ca, ref hosts, timeout, credentials: _ } = *options;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let unusable = |error: &dyn std::fmt::Display| RegistryError::Authorities(error.to_string());
         let builder = HttpsConnectorBuilder::new();
-        let builder = match ca {
+        let builder = match ca.as_deref() {
             // Without TLS a machine needs no authorities.
             None if plain_http == PlainHttp::Yes => {
                 builder.with_tls_config(config(provider, RootCertStore::empty())?)
@@ -91,12 +95,12 @@ impl Http {
             PlainHttp::Yes => builder.https_or_http(),
             PlainHttp::No => builder.https_only(),
         };
-        let mut connector = HttpConnector::new();
+        let mut connector = HttpConnector::new_with_resolver(hosts.resolver());
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(timeout));
         let client =
             Client::builder(TokioExecutor::new()).build(builder.enable_http1().wrap_connector(connector));
-        Ok(Self { client, registry: registry.to_owned(), plain_http, timeout })
+        Ok(Self { client, registry: registry.to_owned(), plain_http, hosts: hosts.clone(), timeout })
     }
 
     /// The address of a path at the registry.
@@ -119,15 +123,26 @@ impl Http {
         !has_user && (scheme == Some(&Scheme::HTTPS) || scheme == Some(&self.scheme()))
     }
 
+    /// Whether a registry's answer may send to another host.
+    pub fn may_send_elsewhere(&self) -> bool {
+        self.hosts.may_send_elsewhere()
+    }
+
     /// The answer to a request with `content` bytes.
     pub async fn send(
         &self,
         request: Request<Body>,
         content: u64,
     ) -> Result<Response<Incoming>, RegistryError> {
+        self.hosts.check(request.uri())?;
+        let request_host = request.uri().authority().map(|authority| printable(authority.as_str()));
         let time = self.time_for(content);
         match timeout(time, self.client.request(request)).await {
             Err(_) => Err(RegistryError::Silent { registry: self.registry.clone(), time }),
+            Ok(Err(error)) if is_not_public(&error) => {
+                let place = request_host.unwrap_or_default();
+                Err(RegistryError::Forbidden { place, reason: NOT_PUBLIC })
+            }
             Ok(Err(error)) => {
                 Err(RegistryError::Unreachable { registry: self.registry.clone(), error: chain(&error) })
             }
@@ -136,19 +151,21 @@ impl Http {
     }
 
     /// The content of an answer that has at most `limit` bytes. An announced length beyond it is an error at once.
-    pub fn body<'a>(&'a self, response: Response<Incoming>, limit: u64, what: &'a str) -> Content<'a> {
+    pub fn body(&self, response: Response<Incoming>, limit: u64, what: &str) -> Content {
         let announced = response.headers().get(CONTENT_LENGTH);
         let announced = announced.and_then(|value| value.to_str().ok()?.parse().ok());
-        let time = self.time_for(limit);
+        let step = self.timeout.as_secs().max(1) * MIN_BYTES_PER_SECOND;
         Content {
             body: response.into_body(),
-            what,
-            registry: &self.registry,
+            what: what.to_owned(),
+            registry: self.registry.clone(),
             limit,
             found: 0,
             announced,
-            time,
-            deadline: Instant::now() + time,
+            time: self.timeout,
+            deadline: Instant::now() + self.timeout,
+            step,
+            step_end: step,
         }
     }
 
@@ -205,16 +222,16 @@ impl Http {
     }
 }
 
-impl Content<'_> {
+impl Content {
     /// The next bytes; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
-        let too_long = || RegistryError::TooLong { what: self.what.to_owned(), limit: self.limit };
+        let too_long = || RegistryError::TooLong { what: self.what.clone(), limit: self.limit };
         if self.announced.is_some_and(|announced| announced > self.limit) {
             return Err(too_long());
         }
         loop {
             let Ok(frame) = timeout_at(self.deadline, self.body.frame()).await else {
-                return Err(RegistryError::Silent { registry: self.registry.to_owned(), time: self.time });
+                return Err(RegistryError::Silent { registry: self.registry.clone(), time: self.time });
             };
             let frame = match frame {
                 None => return Ok(None),
@@ -227,6 +244,10 @@ impl Content<'_> {
             // Trailers have no bytes of the content.
             let Ok(bytes) = frame.into_data() else { continue };
             self.found += bytes.len() as u64;
+            if self.found >= self.step_end {
+                self.step_end = self.found + self.step;
+                self.deadline = Instant::now() + self.time;
+            }
             return if self.found > self.limit { Err(too_long()) } else { Ok(Some(bytes)) };
         }
     }
@@ -241,9 +262,16 @@ impl Content<'_> {
     }
 
     fn too_short(&self, expected: u64, reason: String) -> RegistryError {
-        let (what, found) = (self.what.to_owned(), self.found);
+        let (what, found) = (self.what.clone(), self.found);
         RegistryError::TooShort { what, expected, found, reason }
     }
+}
+
+/// Whether the resolver found private addresses only.
+fn is_not_public(error: &(dyn Error + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied && error.to_string() == NOT_PUBLIC)
+        || error.source().is_some_and(is_not_public)
 }
 
 fn config(

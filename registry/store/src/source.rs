@@ -1,0 +1,145 @@
+//! What is wanted, and where it is.
+
+use fpga_artifacts::{Reference, of_bytes};
+use fpga_core::bitstream::Digest;
+use http::Uri;
+use http::uri::Scheme;
+use std::fmt;
+
+/// A bitstream that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// Digest of the bytes.
+    pub digest: Digest,
+    /// Number of the bytes.
+    pub bytes: u64,
+    /// Where the bytes are.
+    pub source: Source,
+}
+
+/// Where the bytes of a bitstream are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A repository of a registry, which has the bytes as a blob.
+    Oci {
+        /// Host of the registry, with a port if it has one.
+        registry: String,
+        /// Repository in the registry.
+        repository: String,
+    },
+    /// An address whose answer has exactly the bytes.
+    Https {
+        /// Host, with a port if it has one.
+        host: String,
+        /// Path, with the query if there is one.
+        path: String,
+    },
+}
+
+/// The text is no [`Source`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no place of a bitstream: {1}")]
+pub struct InvalidSource(String, String);
+
+impl Source {
+    /// The place of an artifact, written `REGISTRY/REPOSITORY@sha256:DIGEST`.
+    ///
+    /// # Errors
+    /// [`InvalidSource`]
+    pub fn oci(text: &str) -> Result<Self, InvalidSource> {
+        let reference: Reference =
+            text.parse().map_err(|error| InvalidSource(text.to_owned(), format!("{error}")))?;
+        Ok(Self::Oci { registry: reference.registry, repository: reference.repository })
+    }
+
+    /// The place with this address, written `https://HOST/PATH`.
+    ///
+    /// # Errors
+    /// [`InvalidSource`]
+    pub fn https(text: &str) -> Result<Self, InvalidSource> {
+        let invalid =
+            || InvalidSource(text.to_owned(), "write https://HOST/PATH, without user and #".to_owned());
+        let uri: Uri = text.parse().map_err(|_| invalid())?;
+        let (Some(host), Some(path)) = (uri.authority(), uri.path_and_query()) else { return Err(invalid()) };
+        if uri.scheme() != Some(&Scheme::HTTPS) || host.as_str().contains('@') || text.contains('#') {
+            return Err(invalid());
+        }
+        Ok(Self::Https { host: host.to_string(), path: path.to_string() })
+    }
+
+    /// The host, with a port if it has one.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        match self {
+            Self::Oci { registry: host, .. } | Self::Https { host, .. } => host,
+        }
+    }
+}
+
+impl Wanted {
+    /// The name of the file with what has come so far. Another place has another one: whoever writes a place must not
+    /// hinder those who write a better one.
+    pub(crate) fn key(&self) -> String {
+        let text = format!("{} {} {}", self.digest, self.bytes, self.source);
+        hex(&of_bytes(text.as_bytes()))
+    }
+}
+
+/// The hexadecimal digits of a digest.
+pub(crate) fn hex(digest: &Digest) -> String {
+    digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oci { registry, repository } => write!(f, "{registry}/{repository}"),
+            Self::Https { host, path } => write!(f, "https://{host}{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_bitstreams_have_them_and_others_are_refused() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let oci = Source::oci(&format!("registry.example:5000/team/sobel@{digest}")).unwrap();
+        assert_eq!(
+            (oci.host(), oci.to_string().as_str()),
+            ("registry.example:5000", "registry.example:5000/team/sobel")
+        );
+        let https = Source::https("https://files.example/a/b?x=1").unwrap();
+        assert_eq!(
+            (https.host(), https.to_string().as_str()),
+            ("files.example", "https://files.example/a/b?x=1")
+        );
+        for text in [
+            "http://files.example/a",
+            "https://me:secret@files.example/a",
+            "files.example/a",
+            "file:///etc/passwd",
+            "https://files.example/a#b",
+            "",
+        ] {
+            assert!(Source::https(text).is_err(), "{text}");
+        }
+        for text in ["", "sobel", "registry.example/UP@x", "https://registry.example/a"] {
+            assert!(Source::oci(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_place_of_a_bitstream_has_a_key_of_its_own() {
+        let wanted = |bytes, host: &str| Wanted {
+            digest: of_bytes(b"x"),
+            bytes,
+            source: Source::Https { host: host.to_owned(), path: "/".to_owned() },
+        };
+        let keys = [wanted(1, "a"), wanted(2, "a"), wanted(1, "b")].map(|wanted| wanted.key());
+        assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2]);
+        assert!(keys[0].len() == 64 && keys[0].chars().all(|c| c.is_ascii_hexdigit()));
+    }
+}
