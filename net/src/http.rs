@@ -8,6 +8,7 @@
 mod budget;
 mod connection_limit;
 mod open_metrics;
+mod probes;
 mod watched;
 
 use crate::tls::{HandshakeError, ServerTls};
@@ -19,6 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 pub use open_metrics::open_metrics;
+pub use probes::serve_probes;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;

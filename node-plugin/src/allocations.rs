@@ -14,7 +14,9 @@ mod tests;
 
 pub use ids::{AllocationId, InstanceId, Token};
 
+use crate::meanings::{Meanings, digests};
 use fpga_cluster::allocation::{Occupation, Shortage, choose};
+use fpga_core::bitstream::Digest;
 use fpga_core::node_state::NodeState;
 use fpga_core::requirement::Requirement;
 use serde::{Deserialize, Serialize};
@@ -47,6 +49,9 @@ pub struct Allocation {
     number: u64,
     instances: BTreeSet<InstanceId>,
     claim: Option<Claim>,
+    /// The reason why the claim has its boards and no others.
+    #[serde(default)]
+    reason: String,
     /// Number of successive lists in which the kubelet did not name it.
     #[serde(default)]
     unlisted: u32,
@@ -64,6 +69,9 @@ pub struct Claim {
     pub boards: BTreeSet<String>,
     /// The token.
     pub token: Token,
+    /// The files of the store that the container has, by their paths in its folder.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bitstreams: BTreeMap<String, Digest>,
 }
 
 /// A container of a pod.
@@ -88,6 +96,8 @@ pub struct Start<'a> {
     pub owner: Owner,
     /// The number of boards that it asks for, and what each of them must meet.
     pub requirement: &'a Requirement,
+    /// What the bitstreams that it names mean.
+    pub meanings: &'a Meanings,
     /// The boards of the node.
     pub node: &'a NodeState,
     /// Number of containers that a board has at most where another board has fewer.
@@ -172,8 +182,9 @@ impl Allocations {
     pub fn decide(&mut self, event: Event<'_>) -> Result<Vec<Act>, Refusal> {
         match event {
             Event::Allocated { id, instances } => {
+                let (number, reason) = (self.next, String::new());
                 let allocation =
-                    Allocation { number: self.next, instances, claim: None, unlisted: 0, listed: 0 };
+                    Allocation { number, instances, claim: None, reason, unlisted: 0, listed: 0 };
                 self.next += 1;
                 self.by_id.insert(id.clone(), allocation);
                 Ok(vec![Act::MakeFolder(id)])
@@ -213,6 +224,22 @@ impl Allocations {
         of_pod.flat_map(|(_, claim)| claim.boards.iter().map(String::as_str)).collect()
     }
 
+    /// For each container of the pod with this UID a line with its name and the reason why it has its boards.
+    #[must_use]
+    pub fn reasons_of(&self, uid: &str) -> String {
+        let lines = self.by_id.values().filter_map(|allocation| {
+            let owner = &allocation.claim.as_ref().filter(|claim| claim.owner.uid == uid)?.owner;
+            Some(format!("{}: {}", owner.container, allocation.reason))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether a container has the file of the store with this digest.
+    #[must_use]
+    pub fn has_bitstream(&self, digest: &Digest) -> bool {
+        self.claims().any(|(_, claim)| claim.bitstreams.values().any(|has| has == digest))
+    }
+
     /// The ids of all allocations.
     pub fn ids(&self) -> impl Iterator<Item = &AllocationId> {
         self.by_id.keys()
@@ -229,18 +256,20 @@ impl Allocations {
         let id = self.newest(start.instances).ok_or(Refusal::UnknownAllocation)?.clone();
         let before = self.by_id.get(&id).and_then(|allocation| allocation.claim.clone());
         let of_owner = before.as_ref().filter(|claim| claim.owner == start.owner);
-        let boards = match of_owner {
-            Some(claim) if start.can_keep(&claim.boards) => claim.boards.clone(),
+        let (boards, reason) = match of_owner {
+            Some(claim) if start.can_keep(&claim.boards) => (claim.boards.clone(), None),
             _ => {
                 let others = OthersThan { allocations: self, asking: &id };
-                let chosen = choose(start.requirement, start.node, &others, start.limit)?;
-                chosen.into_iter().map(str::to_owned).collect()
+                let choice = choose(start.requirement, start.node, &others, start.limit)?;
+                (choice.boards().map(str::to_owned).collect(), Some(choice.to_string()))
             }
         };
         let token = of_owner.map_or(start.token, |claim| claim.token.clone());
-        let claim = Claim { owner: start.owner, boards, token };
+        let bitstreams = digests(&start.meanings.files(&boards, start.node));
+        let claim = Claim { owner: start.owner, boards, token, bitstreams };
         if let Some(allocation) = self.by_id.get_mut(&id) {
             allocation.claim = Some(claim.clone());
+            allocation.reason = reason.unwrap_or_else(|| std::mem::take(&mut allocation.reason));
             allocation.unlisted = 0;
         }
         let revoke = before.and_then(|before| what_is_lost(before, &claim));

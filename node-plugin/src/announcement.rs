@@ -1,4 +1,4 @@
-//! Writes the boards of a pod into the pod's annotation, for people and for other programs. Nothing on the node depends
+//! Writes the boards of a pod, and why it has them, into the pod's annotations, for people and for other programs. Nothing on the node depends
 //! on it, so a container never waits for it.
 
 use crate::allocations::Owner;
@@ -18,8 +18,8 @@ pub(crate) async fn announce(plugin: Arc<Plugin>, owner: Owner) {
     for remaining in (0..TRIES).rev() {
         // One at a time, and the boards are read when it is this one's turn: the last write has the last boards.
         let turn = plugin.announcing.lock().await;
-        let boards = plugin.boards_of(&uid);
-        let result = plugin.pods.announce(&namespace, &pod, &uid, &boards).await;
+        let (boards, reasons) = (plugin.boards_of(&uid), plugin.reasons_of(&uid));
+        let result = plugin.pods.announce(&namespace, &pod, &uid, &boards, &reasons).await;
         drop(turn);
         match result {
             Ok(()) => return,

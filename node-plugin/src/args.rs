@@ -6,6 +6,8 @@ use crate::holders::PodResources;
 use crate::identity::Pods;
 use crate::kubelet::{Kubelet, remove_dead_sockets};
 use crate::layout::{LIBRARY, Layout};
+use crate::library_args::LibraryArgs;
+use crate::node_bitstreams::NodeBitstreams;
 use crate::plugin::{Parts, Plugin};
 use crate::{advertised, probes, report, revocation};
 use anyhow::{Context as _, bail, ensure};
@@ -79,6 +81,9 @@ pub struct Args {
     #[arg(long, env = "FPGA_BITSTREAMS", value_name = "DIR")]
     bitstreams: Option<PathBuf>,
 
+    #[command(flatten)]
+    library_args: LibraryArgs,
+
     /// Number of containers that can have a board at the same time.
     #[arg(long, env = "FPGA_INSTANCES_PER_BOARD", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
     instances_per_board: u32,
@@ -149,13 +154,14 @@ impl Args {
         if let Some(folder) = self.bitstreams.as_deref().filter(|folder| !folder.is_dir()) {
             bail!("--bitstreams {} is no folder", folder.display());
         }
+        let library = self.library_args.open(&client, &layout)?;
         let (boards_sender, boards) = watch::channel(Boards::default());
         let plugin = Arc::new(Plugin::recover(Parts {
             layout: layout.clone(),
             pods: Pods { client, node: self.node_name.clone() },
             pod_resources: PodResources { socket: self.pod_resources },
             boards: boards.clone(),
-            bitstreams: self.bitstreams,
+            bitstreams: NodeBitstreams { folder: self.bitstreams, library },
             limit: self.instances_per_board,
         })?);
         remove_dead_sockets(&self.device_plugins_dir);

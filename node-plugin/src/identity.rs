@@ -2,7 +2,7 @@
 
 use crate::allocations::Owner;
 use fpga_core::board_request::BoardRequest;
-use fpga_core::names::BOARDS_ANNOTATION;
+use fpga_core::names::{BOARDS_ANNOTATION, BOARDS_REASON_ANNOTATION};
 use fpga_core::node_state;
 use fpga_core::requirement::{InvalidRequirement, PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -135,7 +135,8 @@ impl Pods {
         })
     }
 
-    /// Writes the boards of the pod with this UID into its annotation. A pod that is gone needs none.
+    /// Writes the boards of the pod with this UID and the reasons for them into its annotations. A pod that is gone
+    /// needs none.
     ///
     /// # Errors
     /// The API server does not answer, or refuses.
@@ -145,10 +146,12 @@ impl Pods {
         pod: &str,
         uid: &str,
         boards: &str,
+        reasons: &str,
     ) -> Result<(), IdentityError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         // With another UID the API server refuses: it is another pod of the same name.
-        let patch = json!({"metadata": {"uid": uid, "annotations": {BOARDS_ANNOTATION: boards}}});
+        let annotations = json!({BOARDS_ANNOTATION: boards, BOARDS_REASON_ANNOTATION: reasons});
+        let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let answer = tokio::time::timeout(TIMEOUT, pods.patch_metadata(pod, &params, &patch)).await;
         match answer.map_err(|_| IdentityError::Api(format!("no answer in {TIMEOUT:?}")))? {

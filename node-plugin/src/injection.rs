@@ -4,22 +4,33 @@ use crate::allocations::AllocationId;
 use crate::api::device_plugin::{ContainerAllocateResponse, Mount};
 use crate::layout::{
     BITSTREAMS_IN_CONTAINER, CLAIM_IN_CONTAINER, ICD_IN_CONTAINER, LIBRARY_IN_CONTAINER, Layout,
-    MANAGERS_IN_CONTAINER,
+    MANAGERS_IN_CONTAINER, NODE_BITSTREAMS_IN_CONTAINER,
 };
-use std::path::{Path, PathBuf};
+use crate::node_bitstreams::NodeBitstreams;
+use std::path::PathBuf;
 
 /// The variable from which the client library learns its managers and its token.
 const CLAIM_VARIABLE: &str = "FPGA_CLAIM_DIR";
 
 /// The answer to `Allocate` for one container. The kubelet keeps it as long as the pod exists.
-pub(crate) fn of(id: &AllocationId, layout: &Layout, bitstreams: Option<&Path>) -> ContainerAllocateResponse {
+pub(crate) fn of(
+    id: &AllocationId,
+    layout: &Layout,
+    bitstreams: &NodeBitstreams,
+) -> ContainerAllocateResponse {
     let mut mounts = vec![
         (CLAIM_IN_CONTAINER, layout.claim(id)),
         (MANAGERS_IN_CONTAINER, layout.managers()),
         (LIBRARY_IN_CONTAINER, layout.library_folder()),
         (ICD_IN_CONTAINER, layout.icd()),
     ];
-    mounts.extend(bitstreams.map(|folder| (BITSTREAMS_IN_CONTAINER, folder.to_owned())));
+    let of_node = |place| bitstreams.folder.clone().map(|folder| (place, folder));
+    if bitstreams.library.is_some() {
+        mounts.push((BITSTREAMS_IN_CONTAINER, layout.bitstreams_of(id)));
+        mounts.extend(of_node(NODE_BITSTREAMS_IN_CONTAINER));
+    } else {
+        mounts.extend(of_node(BITSTREAMS_IN_CONTAINER));
+    }
     let mount = |(container_path, host_path): (&str, PathBuf)| Mount {
         container_path: container_path.to_owned(),
         host_path: host_path.display().to_string(),

@@ -6,13 +6,18 @@
 //!  /run/fpga/tokens/BOARD/NAMESPACE/ID       root's, or also the managers' group's; the manager's --tokens
 //!  /run/fpga/claims/ID/{token,managers}      one container has the folder ID; the folder above is root's
 //!  /var/lib/kubelet/plugins/fpga-scheduling.io/{lib/,fpga.icd,allocations.json}
+//!  /var/lib/kubelet/plugins/fpga-scheduling.io/store/            files by digest
+//!  /var/lib/kubelet/plugins/fpga-scheduling.io/bitstreams/ID/    one container has the folder ID: links to files of the store,
+//!                                            and to those of the node's own folder, as the container sees that
 //! ```
 
 use crate::allocations::{AllocationId, Claim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, fchown};
+use std::os::unix::fs::{
+    DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, fchown, symlink,
+};
 use std::path::{Path, PathBuf};
 
 /// File name of a manager's socket in its folder.
@@ -28,6 +33,8 @@ pub(crate) const MANAGERS_IN_CONTAINER: &str = "/run/fpga/managers";
 pub(crate) const LIBRARY_IN_CONTAINER: &str = "/run/fpga/lib";
 /// Folder of the bitstreams in a container.
 pub(crate) const BITSTREAMS_IN_CONTAINER: &str = "/run/fpga/bitstreams";
+/// Folder of the node's own bitstreams in a container, where the folder above has links to them.
+pub(crate) const NODE_BITSTREAMS_IN_CONTAINER: &str = "/run/fpga/node-bitstreams";
 /// The file that makes OpenCL's loader find the client library. Other platforms of the image keep theirs.
 pub(crate) const ICD_IN_CONTAINER: &str = "/etc/OpenCL/vendors/fpga.icd";
 
@@ -58,7 +65,8 @@ impl Layout {
     /// # Errors
     /// A folder can't be made.
     pub(crate) fn make(&self) -> io::Result<()> {
-        for (folder, mode) in [(self.claims(), PRIVATE), (self.library_folder(), READABLE)] {
+        let private = [(self.claims(), PRIVATE), (self.bitstreams(), PRIVATE), (self.store(), PRIVATE)];
+        for (folder, mode) in private.into_iter().chain([(self.library_folder(), READABLE)]) {
             make_folder(&folder, mode)?;
         }
         self.make_for_managers(&self.managers(), READABLE, SHARED)?;
@@ -107,6 +115,20 @@ impl Layout {
         self.claims().join(id.as_str())
     }
 
+    /// The folder of the store of bitstreams.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.plugin.join("store")
+    }
+
+    fn bitstreams(&self) -> PathBuf {
+        self.plugin.join("bitstreams")
+    }
+
+    /// The folder of a container's bitstreams. It has links to files of the store, so it is on the same file system.
+    pub(crate) fn bitstreams_of(&self, id: &AllocationId) -> PathBuf {
+        self.bitstreams().join(id.as_str())
+    }
+
     pub(crate) fn library_folder(&self) -> PathBuf {
         self.plugin.join("lib")
     }
@@ -131,11 +153,45 @@ impl Layout {
     }
 
     pub(crate) fn make_claim_folder(&self, id: &AllocationId) -> io::Result<()> {
-        make_folder(&self.claim(id), READABLE)
+        make_folder(&self.claim(id), READABLE)?;
+        make_folder(&self.bitstreams_of(id), READABLE)
     }
 
     pub(crate) fn remove_claim_folder(&self, id: &AllocationId) -> io::Result<()> {
+        unless_missing(fs::remove_dir_all(self.bitstreams_of(id)))?;
         unless_missing(fs::remove_dir_all(self.claim(id)))
+    }
+
+    /// Fills the folder of the container's bitstreams anew: `files` of the store by their paths in it, and what lies in
+    /// the node's own folder and has no such name. The container does not run.
+    ///
+    /// # Errors
+    /// A link can't be made.
+    pub(crate) fn lay_out_bitstreams(
+        &self,
+        id: &AllocationId,
+        files: &BTreeMap<String, PathBuf>,
+        of_node: Option<&Path>,
+    ) -> io::Result<()> {
+        let folder = self.bitstreams_of(id);
+        make_folder(&folder, READABLE)?;
+        for old in children(&folder)? {
+            if old.is_dir() && !old.is_symlink() { fs::remove_dir_all(old)? } else { fs::remove_file(old)? }
+        }
+        for (path, file) in files {
+            let link = folder.join(path);
+            // A name of another namespace has the namespace as its folder.
+            link.parent().map_or(Ok(()), |parent| make_folder(parent, READABLE))?;
+            fs::hard_link(file, link)?;
+        }
+        for file in of_node.map_or(Ok(Vec::new()), children)? {
+            let name = name(&file);
+            match symlink(Path::new(NODE_BITSTREAMS_IN_CONTAINER).join(name), folder.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Writes the token for the managers of the claim's boards, then the claim's folder.
@@ -191,7 +247,7 @@ impl Layout {
         claims: &BTreeMap<&'c AllocationId, &'c Claim>,
     ) -> io::Result<()> {
         let ids: BTreeSet<&str> = ids.iter().map(|id| id.as_str()).collect();
-        for folder in children(&self.claims())? {
+        for folder in [children(&self.claims())?, children(&self.bitstreams())?].concat() {
             if !ids.contains(name(&folder)) {
                 unless_missing(fs::remove_dir_all(&folder))?;
             }
@@ -258,7 +314,7 @@ mod tests {
             container: "main".into(),
         };
         let boards = boards.iter().map(|board| (*board).to_owned()).collect();
-        Claim { owner, boards, token: Token::of("secret-secret-secret") }
+        Claim { owner, boards, token: Token::of("secret-secret-secret"), bitstreams: BTreeMap::new() }
     }
 
     fn mk_layout(folder: &Path) -> Layout {
@@ -333,5 +389,42 @@ mod tests {
         layout.remove_strays(&[&kept].into(), &[(&kept, &claim)].into()).unwrap();
         assert!(layout.claim(&kept).exists() && !layout.claim(&stray).exists());
         assert_eq!(children(&layout.tokens().join("b0/shop")).unwrap(), [layout.token("b0", &kept, &claim)]);
+    }
+
+    #[test]
+    fn a_container_sees_files_of_the_store_before_those_of_the_node_and_a_restart_shows_new_ones() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = mk_layout(root.path());
+        let id = AllocationId::of("a1");
+        layout.make_claim_folder(&id).unwrap();
+        let of_node = root.path().join("node");
+        fs::create_dir(&of_node).unwrap();
+        for name in ["sobel.bitstream", "mm.bitstream"] {
+            fs::write(of_node.join(name), "the node's").unwrap();
+        }
+        let file = |name: &str| {
+            let path = layout.store().join(name);
+            fs::write(&path, name).unwrap();
+            path
+        };
+        let files = [("sobel.bitstream", file("1")), ("library/sobel.bitstream", file("2"))];
+        let files = files.map(|(path, file)| (path.to_owned(), file));
+        layout.lay_out_bitstreams(&id, &files.into(), Some(&of_node)).unwrap();
+        let seen = |name: &str| layout.bitstreams_of(&id).join(name);
+        assert_eq!(fs::read_to_string(seen("sobel.bitstream")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(seen("library/sobel.bitstream")).unwrap(), "2");
+        let link = fs::read_link(seen("mm.bitstream")).unwrap();
+        assert_eq!(link, Path::new("/run/fpga/node-bitstreams/mm.bitstream"));
+        assert_eq!((mode(&layout.bitstreams_of(&id)), mode(&seen("library"))), (0o755, 0o755));
+
+        // The store's file may go: the container keeps the bytes.
+        fs::remove_file(layout.store().join("1")).unwrap();
+        assert_eq!(fs::read_to_string(seen("sobel.bitstream")).unwrap(), "1");
+        let files = [("sobel.bitstream".to_owned(), file("3"))];
+        layout.lay_out_bitstreams(&id, &files.into(), None).unwrap();
+        assert_eq!(fs::read_to_string(seen("sobel.bitstream")).unwrap(), "3");
+        assert_eq!(children(&layout.bitstreams_of(&id)).unwrap().len(), 1);
+        layout.remove_claim_folder(&id).unwrap();
+        assert!(!layout.bitstreams_of(&id).exists());
     }
 }

@@ -4,6 +4,7 @@
 //!  kubelet ── Allocate ──────────► a folder for the container, and what is mounted and set
 //!          ── PreStartContainer ─► who is it? (PodResources, API server)
 //!                                  which boards? (collector's state, Algorithm 1)
+//!                                  which bitstreams? (the API server's Bitstreams; the store fetches them)
 //!                                  a token: for the managers, and into the folder
 //!  collector ◄─ PUT, every second  I am here; these boards; these pods can't be served here
 //!          ◄─ List, every second ─ who has ended? (confirmed by the API server): the token is revoked
@@ -24,6 +25,10 @@ mod identity;
 mod injection;
 mod kubelet;
 mod layout;
+mod library;
+mod library_args;
+pub mod meanings;
+mod node_bitstreams;
 mod plugin;
 mod probes;
 mod refusals;

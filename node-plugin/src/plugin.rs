@@ -1,24 +1,29 @@
 //! The plugin's state and its acts: the one place where the allocations change.
 
 use crate::allocations::{
-    Act, AllocationId, Allocations, Event, Holder, InstanceId, Owner, Refusal, Start, Token,
+    Act, AllocationId, Allocations, Claim, Event, Holder, InstanceId, Owner, Refusal, Start, Token,
 };
 use crate::boards::Boards;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::holders::{ListError, PodResources};
 use crate::identity::{Asks, IdentityError, Life, Pods};
 use crate::layout::Layout;
+use crate::library::LibraryError;
+use crate::meanings::Meanings;
+use crate::node_bitstreams::{NodeBitstreams, ProvideError};
 use crate::refusals::Refusals;
+use fpga_bitstream_store::Wanted;
 use fpga_cluster::allocation::Shortage;
+use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::matching::Rejection;
-use fpga_core::node_state::{Instances, MAX_KEPT_OFF, PluginReport};
-use fpga_core::requirement::InvalidRequirement;
+use fpga_core::node_state::{Instances, MAX_KEPT_OFF, NodeState, PluginReport};
+use fpga_core::requirement::{InvalidRequirement, Requirement};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
 use std::time::Instant;
 use tokio::sync::watch;
+use tokio::time;
 use tracing::{info, warn};
 
 /// What the service, the revocation and the registration share.
@@ -27,8 +32,7 @@ pub(crate) struct Plugin {
     pub(crate) pods: Pods,
     pub(crate) pod_resources: PodResources,
     pub(crate) boards: watch::Receiver<Boards>,
-    /// Folder of bitstreams on the node, for containers.
-    pub(crate) bitstreams: Option<PathBuf>,
+    pub(crate) bitstreams: NodeBitstreams,
     /// Number of containers that a board has at most where another board has fewer.
     pub(crate) limit: u32,
     checkpoint: Checkpoint,
@@ -44,7 +48,7 @@ pub(crate) struct Parts {
     pub(crate) pods: Pods,
     pub(crate) pod_resources: PodResources,
     pub(crate) boards: watch::Receiver<Boards>,
-    pub(crate) bitstreams: Option<PathBuf>,
+    pub(crate) bitstreams: NodeBitstreams,
     pub(crate) limit: u32,
 }
 
@@ -86,6 +90,12 @@ pub(crate) enum PrepareError {
     /// There are not the boards that the container asks for.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// It is unknown what the container's bitstreams mean.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// The container does not get its bitstreams.
+    #[error(transparent)]
+    Bitstreams(#[from] ProvideError),
     /// The decision can't be saved or carried out.
     #[error(transparent)]
     Act(#[from] ActError),
@@ -111,6 +121,9 @@ impl PrepareError {
         match self {
             Self::Identity(error) => error.is_transient(),
             Self::Refused(Refusal::UnknownAllocation) => false,
+            // The store has tried again itself, and goes on with what is on its way.
+            Self::Bitstreams(error) => matches!(error, ProvideError::Folder(_)),
+            Self::Library(error) => matches!(error, LibraryError::Api(_)),
             Self::Refused(Refusal::Shortage(_)) | Self::Requirement(_) => !self.is_permanent(),
             Self::List(_) | Self::Nobody(_) | Self::NoState | Self::Act(_) => true,
         }
@@ -130,6 +143,8 @@ impl PrepareError {
             | Self::Nobody(_)
             | Self::Identity(_)
             | Self::NoState
+            | Self::Library(_)
+            | Self::Bitstreams(_)
             | Self::Act(_) => false,
         }
     }
@@ -175,25 +190,34 @@ impl Plugin {
         self.act(Event::Allocated { id: id.clone(), instances }).map(drop)
     }
 
-    /// Gives the container that has these instances, and that starts now, boards and a token.
+    /// Gives the container that has these instances, and that starts now, boards, a token and its bitstreams, which are
+    /// waited for until `deadline`.
     ///
     /// # Errors
     /// [`PrepareError`], if the container can't start now.
-    pub(crate) async fn prepare(&self, instances: &BTreeSet<InstanceId>) -> Result<Prepared, PrepareError> {
+    pub(crate) async fn prepare(
+        &self,
+        instances: &BTreeSet<InstanceId>,
+        deadline: time::Instant,
+    ) -> Result<Prepared, PrepareError> {
         let holders = self.pod_resources.list().await?;
         let holder = holders.into_iter().find(|holder| !holder.instances.is_disjoint(instances));
         let Holder { namespace, pod, container, .. } =
             holder.ok_or_else(|| PrepareError::Nobody(instances.clone()))?;
         let asks = self.pods.asks(&namespace, &pod, &container).await?;
-        let result = self.give(instances, &asks);
+        let meanings = self.meanings(&asks).await?;
+        let result = self.give(instances, &asks, &meanings);
         match &result {
-            Ok(()) => self.refusals.lock().serve(&asks.owner.uid),
+            Ok(_) => self.refusals.lock().serve(&asks.owner.uid),
             Err(error) if error.is_permanent() => {
                 self.refusals.lock().refuse(&asks.owner.uid, asks.controller.as_deref(), Instant::now());
             }
             Err(_) => {}
         }
-        result?;
+        let (id, files) = result?;
+        // The claim is saved, so that no other container's files take the place of these.
+        let in_use = |digest: &Digest| self.is_in_use(digest);
+        self.bitstreams.provide(&self.layout, &id, &files, in_use, deadline).await?;
         let announced = match asks.announced == Some(self.boards_of(&asks.owner.uid)) {
             true => Announced::Yes,
             false => Announced::No,
@@ -201,30 +225,72 @@ impl Plugin {
         Ok(Prepared { owner: asks.owner, announced })
     }
 
-    /// Gives the container boards and a token.
-    fn give(&self, instances: &BTreeSet<InstanceId>, asks: &Asks) -> Result<(), PrepareError> {
+    /// What the bitstreams of the container mean by the library. Nothing, where its wish can't be understood.
+    async fn meanings(&self, asks: &Asks) -> Result<Meanings, PrepareError> {
+        match (&self.bitstreams.library, &asks.requirement) {
+            (Some(library), Ok(requirement)) => {
+                let ids = requirement.all_bitstreams();
+                Ok(library.bitstreams.meanings(&asks.owner.namespace, ids).await?)
+            }
+            (None, _) | (_, Err(_)) => Ok(Meanings::default()),
+        }
+    }
+
+    /// Whether a file of the store must stay: a container has it, or a board.
+    fn is_in_use(&self, digest: &Digest) -> bool {
+        let id = BitstreamId::Digest(*digest);
+        let on_board =
+            |state: &NodeState| state.devices.iter().any(|device| state.holds(device, &id).may_be());
+        self.allocations.lock().has_bitstream(digest)
+            || self.boards.borrow().state.as_ref().is_some_and(on_board)
+    }
+
+    /// Gives the container boards and a token. Returns its allocation, and the files that it needs.
+    fn give(
+        &self,
+        instances: &BTreeSet<InstanceId>,
+        asks: &Asks,
+        meanings: &Meanings,
+    ) -> Result<(AllocationId, BTreeMap<String, Wanted>), PrepareError> {
         let Asks { owner, requirement, .. } = asks;
         let requirement = requirement.as_ref().map_err(Clone::clone)?;
+        let requirement = &Requirement { valid_on: meanings.valid_on(), ..requirement.clone() };
         let state = self.boards.borrow().state.clone().ok_or(PrepareError::NoState)?;
+        let state = meanings.in_words_of_pod(state);
         let token = Token::fresh().map_err(|error| ActError::Files(io::Error::other(error)))?;
-        let start =
-            Start { instances, owner: owner.clone(), requirement, node: &state, limit: self.limit, token };
+        let start = Start {
+            instances,
+            owner: owner.clone(),
+            requirement,
+            meanings,
+            node: &state,
+            limit: self.limit,
+            token,
+        };
         let acts = match self.act(Event::Starts(start)) {
             Err(ActError::Refused(refusal)) => return Err(refusal.into()),
             result => result?,
         };
-        let granted = acts.iter().find_map(|act| match act {
-            Act::Grant(_, claim) => Some(&claim.boards),
+        let granted = acts.into_iter().find_map(|act| match act {
+            Act::Grant(id, claim) => Some((id, claim)),
             _ => None,
         });
+        // Every start is a grant.
+        let (id, claim) = granted.ok_or(Refusal::UnknownAllocation)?;
         let Owner { namespace, pod, container, uid } = owner;
-        info!(%namespace, %pod, %container, %uid, boards = ?granted, "A container has its boards");
-        Ok(())
+        let Claim { boards, bitstreams, .. } = &claim;
+        info!(%namespace, %pod, %container, %uid, ?boards, ?bitstreams, "A container has its boards");
+        Ok((id, meanings.files(boards, &state)))
     }
 
     /// The boards of the pod with this UID, as its annotation has them.
     pub(crate) fn boards_of(&self, uid: &str) -> String {
         self.allocations.lock().boards_of(uid).into_iter().collect::<Vec<_>>().join(",")
+    }
+
+    /// The reasons why the pod with this UID has its boards, as its annotation has them.
+    pub(crate) fn reasons_of(&self, uid: &str) -> String {
+        self.allocations.lock().reasons_of(uid)
     }
 
     /// What the plugin can give now, and whose pods it can't serve.

@@ -97,11 +97,7 @@ impl DevicePlugin for Service {
             if let Err(error) = self.plugin.allocate(&id, instances(container.devices_ids)) {
                 warn!(%error, allocation = %id, "An allocation can't be saved");
             }
-            container_responses.push(injection::of(
-                &id,
-                &self.plugin.layout,
-                self.plugin.bitstreams.as_deref(),
-            ));
+            container_responses.push(injection::of(&id, &self.plugin.layout, &self.plugin.bitstreams));
         }
         Ok(Response::new(AllocateResponse { container_responses }))
     }
@@ -113,7 +109,7 @@ impl DevicePlugin for Service {
         let instances = instances(request.into_inner().devices_ids);
         let begin = Instant::now();
         loop {
-            match self.plugin.prepare(&instances).await {
+            match self.plugin.prepare(&instances, begin + PATIENCE).await {
                 Ok(Prepared { owner, announced }) => {
                     if announced == Announced::No {
                         tokio::spawn(announce(Arc::clone(&self.plugin), owner));

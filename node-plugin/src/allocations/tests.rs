@@ -53,6 +53,7 @@ impl Bed {
             instances: &ids(instances),
             owner: owner.clone(),
             requirement: &requirement,
+            meanings: &Meanings::default(),
             node: &mk_node(boards),
             limit: LIMIT,
             token: Token::of(token),
@@ -74,7 +75,15 @@ fn a_container_gets_a_board_when_it_starts_and_keeps_board_and_token_when_it_sta
     let id = bed.allocate("a1", &["b0-1"]);
     let acts = bed.start(&["b0-1"], &owner, &["b0", "b1"], "t1").unwrap();
     let claim = bed.claim(&id);
-    assert_eq!(claim, Claim { owner: owner.clone(), boards: ["b0".into()].into(), token: Token::of("t1") });
+    assert_eq!(
+        claim,
+        Claim {
+            owner: owner.clone(),
+            boards: ["b0".into()].into(),
+            token: Token::of("t1"),
+            bitstreams: BTreeMap::new()
+        }
+    );
     assert_eq!(acts, [Act::Grant(id.clone(), claim.clone())]);
     let again = bed.start(&["b0-1"], &owner, &["b1", "b0"], "t2").unwrap();
     assert_eq!(again, [Act::Grant(id, claim)]);
@@ -86,7 +95,12 @@ fn a_container_that_starts_again_without_its_board_gets_another_one_and_loses_th
     let id = bed.allocate("a1", &["b0-1"]);
     bed.start(&["b0-1"], &owner, &["b0"], "t1").unwrap();
     let acts = bed.start(&["b0-1"], &owner, &["b1"], "t2").unwrap();
-    let before = Claim { owner: owner.clone(), boards: ["b0".into()].into(), token: Token::of("t1") };
+    let before = Claim {
+        owner: owner.clone(),
+        boards: ["b0".into()].into(),
+        token: Token::of("t1"),
+        bitstreams: BTreeMap::new(),
+    };
     let after = Claim { boards: ["b1".into()].into(), ..before.clone() };
     assert_eq!(acts, [Act::Revoke(id.clone(), before), Act::Grant(id, after)]);
 }
@@ -104,6 +118,78 @@ fn a_burst_spreads_over_the_boards() {
 }
 
 #[test]
+fn a_burst_of_100_pods_over_four_boards_gives_each_board_25_and_no_more_than_one_instance_apart_at_any_time()
+{
+    let mut bed = Bed::default();
+    let boards = ["b0", "b1", "b2", "b3"];
+    for number in 0..100_u32 {
+        let (instance, pod) = (format!("b0-{number}"), format!("p{number}"));
+        bed.allocate(&pod, &[&instance]);
+        bed.start(&[&instance], &mk_owner(&pod), &boards, &pod).unwrap();
+        let instances = boards.map(|board| bed.0.instances(board));
+        let (least, most) = (instances.iter().min().unwrap(), instances.iter().max().unwrap());
+        assert!(most - least <= 1, "{instances:?}");
+    }
+    assert_eq!(
+        boards.map(|board| bed.0.instances(board)),
+        [25; 4],
+        "load refuses none, beyond the limit either"
+    );
+}
+
+#[test]
+fn on_a_node_with_two_kinds_of_boards_each_pod_gets_boards_of_its_kind_and_two_are_two() {
+    let of = |board: &str, id| DeviceState { board: board.into(), ..mk_board(id, &[]) };
+    let boards = vec![of("a10", "a0"), of("a10", "a1"), of("s10", "s0"), of("s10", "s1"), of("s10", "s2")];
+    let node = NodeState { devices: boards, ..mk_state() };
+    let mut allocations = Allocations::default();
+    let mut start = |pod: String, kind: Option<&str>, boards: u32| {
+        let id = AllocationId::of(&pod);
+        let instances = ids(&[&format!("x-{pod}")]);
+        allocations.decide(Event::Allocated { id, instances: instances.clone() }).unwrap();
+        let requirement = Requirement { board: kind.map(str::to_owned), boards, ..Requirement::default() };
+        let start = Start {
+            instances: &instances,
+            owner: mk_owner(&pod),
+            requirement: &requirement,
+            meanings: &Meanings::default(),
+            node: &node,
+            limit: LIMIT,
+            token: Token::of(&pod),
+        };
+        let acts = allocations.decide(Event::Starts(start))?;
+        let Some(Act::Grant(_, claim)) = acts.last() else { unreachable!("a start grants") };
+        Ok::<_, Refusal>(claim.boards.clone())
+    };
+    for number in 0..30 {
+        let of_a10 = start(format!("a{number}"), Some("a10"), 1).unwrap();
+        assert!(of_a10.iter().all(|board| board.starts_with('a')) && of_a10.len() == 1);
+        let of_s10 = start(format!("s{number}"), Some("s10"), 2).unwrap();
+        assert!(of_s10.iter().all(|board| board.starts_with('s')) && of_s10.len() == 2);
+    }
+    let shortage = start("three".to_owned(), Some("a10"), 3).unwrap_err();
+    assert_eq!(shortage, Refusal::Shortage(Shortage { rejection: Rejection::TooFewBoards, boards: 3 }));
+    // 30 instances on two boards and 60 on three: one of any kind goes where fewest are.
+    assert_eq!(start("any".to_owned(), None, 1).unwrap(), ["a0".to_owned()].into());
+    let instances = ["a0", "a1", "s0", "s1", "s2"].map(|board| allocations.instances(board));
+    assert_eq!(instances, [16, 15, 20, 20, 20]);
+}
+
+#[test]
+fn a_pod_is_told_why_each_of_its_containers_has_its_boards_also_after_it_started_again() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    bed.allocate("a1", &["b0-1"]);
+    bed.start(&["b0-1"], &owner, &["b0", "b1"], "t1").unwrap();
+    let reason = "main: b0 (0 % used, 0 containers) before b1 (0 % used, 0 containers)";
+    assert_eq!(bed.0.reasons_of(&owner.uid), reason);
+    bed.start(&["b0-1"], &owner, &["b0", "b1"], "t2").unwrap();
+    assert_eq!(bed.0.reasons_of(&owner.uid), reason);
+    bed.start(&["b0-1"], &owner, &["b1"], "t3").unwrap();
+    assert_eq!(bed.0.reasons_of(&owner.uid), "main: b1 (0 % used, 0 containers)");
+    assert_eq!(bed.0.reasons_of("another"), "");
+}
+
+#[test]
 fn a_container_gets_as_many_boards_as_it_asks_for_and_its_pod_has_those_of_all_its_containers() {
     let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
     let sidecar = Owner { container: "sidecar".into(), ..owner.clone() };
@@ -115,6 +201,7 @@ fn a_container_gets_as_many_boards_as_it_asks_for_and_its_pod_has_those_of_all_i
             instances: &instances,
             owner: owner.clone(),
             requirement,
+            meanings: &Meanings::default(),
             node: &mk_node(&["b0", "b1", "b2"]),
             limit: LIMIT,
             token: Token::of(id),
@@ -138,6 +225,7 @@ fn a_container_that_starts_again_keeps_the_board_that_it_uses_itself_for_more_th
             instances: &ids(&["b0-1"]),
             owner: owner.clone(),
             requirement: &at_most,
+            meanings: &Meanings::default(),
             node: &node,
             limit: LIMIT,
             token: Token::of(token),
@@ -302,6 +390,7 @@ proptest! {
                         instances: &ids(&[INSTANCES[instance]]),
                         owner: owner.clone(),
                         requirement: &requirement,
+                        meanings: &Meanings::default(),
                         node: &mk_node(&present),
                         limit: LIMIT,
                         token: Token::of(&format!("t{number}")),
