@@ -16,7 +16,7 @@ use crate::routes::{self, Routes};
 use crate::rules_args::{PRECEDENCE, RulesArgs};
 use crate::stream::IndexReceiver;
 use crate::wire::MAX_WORKING_BYTES;
-use crate::{pod_reflector, reflector};
+use crate::{pod_reflector, reflector, waking};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use fpga_core::decide::AntiHerd;
@@ -221,6 +221,10 @@ impl ServeArgs {
             let (client, state) = (client.clone(), Arc::clone(&state));
             async move { library::run(client, &state.library, &state.metrics).await }
         };
+        let wakes = {
+            let (client, state) = (client.clone(), Arc::clone(&state));
+            async move { waking::run(client, &state.index, &state.library, &state.metrics).await }
+        };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let port_metrics = state.metrics.ports.clone();
         let routers = Routers {
@@ -251,6 +255,7 @@ impl ServeArgs {
             () = reflector => bail!("the watch on nodes ended"),
             () = pods => bail!("the watch on pods ended"),
             () = bitstreams => bail!("the watch on Bitstreams ended"),
+            () = wakes => bail!("the writes of the library's version ended"),
             () = config_watch => bail!("the watch on the configuration ended"),
             () = events => bail!("the events on the configuration ended"),
             ended = streams => {

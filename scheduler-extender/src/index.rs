@@ -9,6 +9,7 @@ mod tests;
 use crate::clock::Moment;
 use foldhash::fast::RandomState;
 use fpga_core::expected_load::ArenaKey;
+use fpga_core::moved_off::{MOVED_OFF_ANNOTATION, MovedOff, MovedOffAnnotation};
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
@@ -50,6 +51,7 @@ pub struct Node {
     pub arena_key: ArenaKey,
     uid: Option<Arc<str>>,
     annotation: Option<Arc<str>>,
+    moved_off: Option<Arc<str>>,
 }
 
 /// The origin of a state, which determines the age of the state on arrival.
@@ -130,12 +132,15 @@ impl NodeIndex {
         let labels = NodeLabels::of_node(|key| node.labels.as_ref()?.get(key).map(String::as_str));
         let annotation = node.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
         let annotation = annotation.map(String::as_str);
+        let moved_off = node.annotations.as_ref().and_then(|all| all.get(MOVED_OFF_ANNOTATION));
+        let moved_off = moved_off.map(String::as_str);
 
         let _changing = self.change();
         let nodes = self.read();
         let known = nodes.get(name).filter(|known| known.uid.as_deref() == node.uid.as_deref());
         let same_text = known.is_some_and(|known| known.annotation.as_deref() == annotation);
-        if same_text && known.is_some_and(|known| known.facts.labels == labels) {
+        let same_moves = known.is_some_and(|known| known.moved_off.as_deref() == moved_off);
+        if same_text && same_moves && known.is_some_and(|known| known.facts.labels == labels) {
             return Noted::Fine;
         }
         // A fresh streamed state survives a change of the annotation, unless the annotation's state is newer.
@@ -164,14 +169,22 @@ impl NodeIndex {
                 },
             },
         };
+        // An unchanged annotation keeps its moments: the wall clock may have stepped since.
+        let moved = match (known, moved_off) {
+            (Some(known), _) if same_moves => known.facts.moved_off.clone(),
+            (_, Some(text)) => MovedOffAnnotation::parse(text).at(at),
+            (_, None) => MovedOff::default(),
+        };
         let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).map(Arc::from);
         // The key belongs to the name of the node, whatever its UID.
         let arena_key = nodes.get(name).map(|known| known.arena_key.clone()).unwrap_or_default();
         let name: Box<str> = name.into();
         drop(nodes);
 
-        let facts = NodeFacts { labels, knowledge };
-        let node = Node { facts, source, problem, arena_key, uid: node.uid.map(Arc::from), annotation };
+        let moved_off = moved_off.map(Arc::from);
+        let facts = NodeFacts { labels, knowledge, moved_off: moved };
+        let uid = node.uid.map(Arc::from);
+        let node = Node { facts, source, problem, arena_key, uid, annotation, moved_off };
         self.write().insert(name, Arc::new(node));
         noted
     }
@@ -193,12 +206,14 @@ impl NodeIndex {
             facts: NodeFacts {
                 labels: known.facts.labels.clone(),
                 knowledge: Knowledge::Known(Box::new(received)),
+                moved_off: known.facts.moved_off.clone(),
             },
             source: Source::Stream,
             problem: known.problem.clone(),
             arena_key: known.arena_key.clone(),
             uid: known.uid.clone(),
             annotation: known.annotation.clone(),
+            moved_off: known.moved_off.clone(),
         };
         let replaced = self.write().get_mut(name).map(|slot| std::mem::replace(slot, Arc::new(node)));
         // Freed after the lock is released.
@@ -213,6 +228,18 @@ impl NodeIndex {
     pub fn find(&self, name: &str, uid: &str) -> Result<Arc<Node>, UnknownNode> {
         let node = self.read().get(name).cloned().ok_or(UnknownNode::Name)?;
         if node.uid.as_deref() == Some(uid) { Ok(node) } else { Err(UnknownNode::Uid) }
+    }
+
+    /// The first name among nodes with a board. Nodes with labels and no state come last.
+    #[must_use]
+    pub fn first_with_boards(&self) -> Option<String> {
+        let nodes = self.read();
+        let has_boards =
+            |node: &Node| node.facts.knowledge.state().is_some_and(|state| !state.devices.is_empty());
+        let with_state = nodes.iter().filter(|(_, node)| has_boards(node)).map(|(name, _)| name);
+        let labelled =
+            || nodes.iter().filter(|(_, node)| !node.facts.labels.is_empty()).map(|(name, _)| name);
+        with_state.min().or_else(|| labelled().min()).map(ToString::to_string)
     }
 
     /// Counts the nodes that have a state, by its origin.

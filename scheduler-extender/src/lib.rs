@@ -36,4 +36,5 @@ mod rules_args;
 pub mod settings;
 pub mod stream;
 pub mod verbs;
+mod waking;
 pub mod wire;

@@ -7,13 +7,11 @@ use crate::metrics::Metrics;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::board_kind::BoardKind;
 use fpga_core::catalog::Catalog;
-use fpga_core::library::{
-    AllowedNamespaces, LabelOperator, LabelRequirement, Library, LibraryBitstream, LibraryVariant,
-};
-use fpga_registry_api::{Bitstream, FromNamespaces};
+use fpga_core::library::Library;
+use fpga_core::requirement::Requirement;
+use fpga_registry_api::{Bitstream, library_bitstream};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -25,6 +23,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 /// Time until the API server is asked again for what it does not serve or allow.
@@ -38,13 +37,14 @@ pub struct LibraryIndex {
     library: RwLock<Library>,
     has_bitstreams: AtomicBool,
     has_namespaces: AtomicBool,
+    changed: Notify,
 }
 
 impl Default for LibraryIndex {
     /// A library that stays empty.
     fn default() -> Self {
         let (has_bitstreams, has_namespaces) = (AtomicBool::new(true), AtomicBool::new(true));
-        Self { library: RwLock::default(), has_bitstreams, has_namespaces }
+        Self { library: RwLock::default(), has_bitstreams, has_namespaces, changed: Notify::new() }
     }
 }
 
@@ -56,7 +56,19 @@ impl LibraryIndex {
             library: RwLock::new(Library::new(shared)),
             has_bitstreams: AtomicBool::new(false),
             has_namespaces: AtomicBool::new(false),
+            changed: Notify::new(),
         }
+    }
+
+    /// Waits until the API server has told something of Bitstreams or namespaces since the last call.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// As [`Library::fingerprint`]; `None` as long as the library is not known.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> Option<u64> {
+        self.is_settled().then(|| self.library.read().fingerprint())
     }
 
     /// Whether the API server's Bitstreams are known, or there are none to know.
@@ -76,8 +88,20 @@ impl LibraryIndex {
         self.library.read().valid_boards(namespace, bitstreams, catalog)
     }
 
+    /// As [`Library::synonyms`].
+    #[must_use]
+    pub fn synonyms(&self, namespace: &str, asked: &Requirement) -> BTreeMap<BitstreamId, Vec<BitstreamId>> {
+        self.library.read().synonyms(namespace, asked)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Library)) {
+        change(&mut self.library.write());
+        self.changed.notify_one();
+    }
+
     fn apply(&self, object: &Bitstream) {
-        let bitstream = listed(object);
+        let bitstream = library_bitstream(object);
         self.library.write().insert(&object.namespace().unwrap_or_default(), &object.name_any(), bitstream);
     }
 }
@@ -127,6 +151,7 @@ async fn follow_bitstreams(
                 warn!(%error, "Watching Bitstreams failed, trying again");
             }
         }
+        index.changed.notify_one();
     }
 }
 
@@ -157,6 +182,7 @@ async fn namespaces(api: Api<PartialObjectMeta<Namespace>>, index: &LibraryIndex
                 warn!(%error, "Watching namespaces failed, trying again");
             }
         }
+        index.changed.notify_one();
     }
 }
 
@@ -186,47 +212,6 @@ where
         };
         tokio::time::sleep(pause).await;
     }
-}
-
-/// A Bitstream as the library has it. A variant whose digest is none is left out, and an unknown operator of a selector
-/// selects nothing.
-fn listed(object: &Bitstream) -> LibraryBitstream {
-    let variants = object.spec.variants.iter().filter_map(|variant| {
-        let boards = BoardKind {
-            vendor: Some(variant.vendor.clone()),
-            board: Some(variant.board.clone()),
-            shell: Some(variant.shell.clone()),
-        };
-        Some(LibraryVariant { boards, digest: variant.digest.parse().ok()? })
-    });
-    let allowed = &object.spec.allowed_namespaces;
-    let allowed = match (allowed.from, &allowed.selector) {
-        (FromNamespaces::All, _) => AllowedNamespaces::All,
-        (FromNamespaces::Selector, Some(selector)) => {
-            requirements(selector).map_or(AllowedNamespaces::Same, AllowedNamespaces::Selector)
-        }
-        (FromNamespaces::Same | FromNamespaces::Selector, _) => AllowedNamespaces::Same,
-    };
-    LibraryBitstream { allowed, variants: variants.collect() }
-}
-
-/// The requirements of a selector; `None` if one can't be understood.
-fn requirements(selector: &LabelSelector) -> Option<Vec<LabelRequirement>> {
-    let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
-        Some(LabelRequirement { key: key.clone(), operator: LabelOperator::In([value.clone()].into()) })
-    });
-    let expression = |expression: &LabelSelectorRequirement| {
-        let values = expression.values.iter().flatten().cloned().collect();
-        let operator = match expression.operator.as_str() {
-            "In" => LabelOperator::In(values),
-            "NotIn" => LabelOperator::NotIn(values),
-            "Exists" => LabelOperator::Exists,
-            "DoesNotExist" => LabelOperator::DoesNotExist,
-            _ => return None,
-        };
-        Some(LabelRequirement { key: expression.key.clone(), operator })
-    };
-    labels.chain(selector.match_expressions.iter().flatten().map(expression)).collect()
 }
 
 #[cfg(test)]

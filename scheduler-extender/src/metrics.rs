@@ -169,6 +169,8 @@ pub struct Metrics {
     pub watch_errors: Counter,
     /// Failures of the watches on Bitstreams and namespaces.
     pub library_watch_errors: Counter,
+    /// Writes of the library's version to a node.
+    pub library_versions_written: Counter,
     /// Metrics of the ports, for events before there is a request.
     pub ports: PortMetrics,
 }
@@ -194,6 +196,7 @@ impl Metrics {
             outdated_states: Counter::default(),
             watch_errors: Counter::default(),
             library_watch_errors: Counter::default(),
+            library_versions_written: Counter::default(),
             ports: PortMetrics::register(registry),
         };
         let help = "Time from a request's headers to its answer";
@@ -218,6 +221,11 @@ impl Metrics {
                 "library_watch_errors",
                 "Failures of the watches on Bitstreams and namespaces",
                 &metrics.library_watch_errors,
+            ),
+            (
+                "library_versions_written",
+                "Writes of the library's version to a node, so that rejected pods are tried again",
+                &metrics.library_versions_written,
             ),
         ];
         for (name, help, counter) in counters {
@@ -372,8 +380,11 @@ impl EncodeLabelValue for RejectionLabel {
             Rejection::TooFewBoards => "too_few_boards",
             Rejection::Utilization => "utilization",
             Rejection::NoInstance => "no_instance",
+            Rejection::LoadedElsewhere => "loaded_elsewhere",
+            Rejection::NotRedistributable => "not_redistributable",
             Rejection::PluginLate => "plugin_late",
             Rejection::KeptOff => "kept_off",
+            Rejection::MovedOff => "moved_off",
             Rejection::Vendor => "vendor",
             Rejection::Board => "board",
             Rejection::Shell => "shell",

@@ -14,6 +14,7 @@ use fpga_core::decide::DecisionRules;
 use fpga_core::expected_load::Expected;
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::record::{Asked, NodeSnapshot, RecordedAnswer};
+use fpga_core::redistribution::FreeTime;
 use fpga_net::label_texts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -63,6 +64,8 @@ pub struct Item {
     pub nodes: Vec<Option<Kept>>,
     /// The load expected on each candidate; empty if none is expected at all.
     pub expected: Vec<Expected>,
+    /// The free time of all boards of the cluster, if load had to be redistributed.
+    pub free_time: Option<FreeTime>,
     /// The answer.
     pub answer: RecordedAnswer,
 }
@@ -251,6 +254,7 @@ mod tests {
             names,
             nodes,
             expected: Vec::new(),
+            free_time: None,
             answer: RecordedAnswer::Scores(Vec::new()),
         }
     }

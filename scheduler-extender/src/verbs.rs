@@ -12,11 +12,13 @@ use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult, Reply, Writer,
 };
-use fpga_core::board_kind::BoardKind;
-use fpga_core::decide::{AntiHerd, Candidate, DecisionRules, NodeScore, filter_for, prioritize_expecting};
+use fpga_core::decide::{
+    AntiHerd, Candidate, DecisionRules, FilterDecision, NodeScore, filter_among, prioritize_expecting,
+};
 use fpga_core::expected_load::{Expected, MAX_ASSUMED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Asked, RecordedAnswer, Verb as RecordedVerb};
+use fpga_core::redistribution::FreeTime;
 use fpga_core::requirement::{InvalidRequirement, Requirement};
 use fpga_core::signals::AskedKind;
 use hyper::body::Bytes;
@@ -134,15 +136,16 @@ fn decide_filter(
 ) -> Result<Vec<Option<&'static str>>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
-    asked.valid_on = valid_boards(app, pod, &asked, &policy);
+    ask_library(app, pod, &mut asked, &policy);
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let verdicts =
-        filter_for(controller(pod).as_deref(), &asked, &candidates(&found), &policy.rules, at.now).verdicts;
+    let (controller, all) = (controller(pod), || free_time(&known));
+    let FilterDecision { verdicts, free_time } =
+        filter_among(controller.as_deref(), &asked, &candidates(&found), all, &policy.rules, at.now);
     let sources = sources(&found);
     let kept = kept(app, &found);
     drop(known);
-    let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
+    let decided = || Decisive { free_time, ..Decisive::of_verdicts(&verdicts) };
     record(app, Verb::Filter, at, pod, (&asked, &policy.rules, nodes.names()), kept, decided);
     app.metrics.filtered(&verdicts);
     let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
@@ -178,7 +181,7 @@ fn decide_prioritize(
 ) -> Result<Vec<u32>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
-    asked.valid_on = valid_boards(app, pod, &asked, &policy);
+    ask_library(app, pod, &mut asked, &policy);
     let (rules, kind) = (&policy.rules, AskedKind::of(&asked));
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
@@ -200,7 +203,7 @@ fn decide_prioritize(
         app.expectations.assume(pod.uid(), pod.owner(), kind, &best(nodes, &verdicts), at.now);
     }
     let scores: Vec<u32> = verdicts.iter().map(|node| node.score).collect();
-    let decided = || (expected, RecordedAnswer::Scores(scores.clone()));
+    let decided = || Decisive { expected, free_time: None, answer: RecordedAnswer::Scores(scores.clone()) };
     record(app, Verb::Prioritize, at, pod, (&asked, rules, nodes.names()), kept, decided);
     let names = Names::of(nodes.names());
     let by = Considered { requirement: asked, problem: None, policy };
@@ -227,14 +230,15 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
         Ok(Some(mut asked)) => {
             ensure_synced(app)?;
             let (at, policy) = (app.clock.read(), app.config.policy());
-            asked.valid_on = valid_boards(app, &pod, &asked, &policy);
+            ask_library(app, &pod, &mut asked, &policy);
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
-            let verdicts =
-                filter_for(controller(&pod).as_deref(), &asked, &candidates(&found), &policy.rules, at.now)
-                    .verdicts;
+            let (controller, all) = (controller(&pod), || free_time(known));
+            let (nodes, rules) = (candidates(&found), &policy.rules);
+            let FilterDecision { verdicts, free_time } =
+                filter_among(controller.as_deref(), &asked, &nodes, all, rules, at.now);
             let names = offered.iter().map(|candidate| candidate.node.as_str());
-            let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
+            let decided = || Decisive { free_time, ..Decisive::of_verdicts(&verdicts) };
             record(app, Verb::Preempt, at, &pod, (&asked, &policy.rules, names), kept(app, &found), decided);
             offered
                 .iter()
@@ -256,9 +260,16 @@ fn controller(pod: &Pod<'_>) -> Option<String> {
     pod.owner().map(|uid| fpga_core::node_state::controller(pod.namespace(), uid))
 }
 
-/// The boards that each of the pod's bitstreams is valid for, as its namespace sees them.
-fn valid_boards(app: &App, pod: &Pod<'_>, asked: &Requirement, policy: &Policy) -> Vec<Vec<BoardKind>> {
-    app.library.valid_boards(pod.namespace(), asked.all_bitstreams(), &policy.bitstreams)
+/// Adds to the requirement what the pod's namespace sees in the library: where its bitstreams are valid, and by which
+/// other identifiers a node may have them.
+fn ask_library(app: &App, pod: &Pod<'_>, asked: &mut Requirement, policy: &Policy) {
+    asked.valid_on = app.library.valid_boards(pod.namespace(), asked.all_bitstreams(), &policy.bitstreams);
+    asked.synonyms = app.library.synonyms(pod.namespace(), asked);
+}
+
+/// The free time of all boards of the cluster.
+fn free_time(known: &KnownNodes) -> FreeTime {
+    FreeTime::of(known.values().filter_map(|node| node.facts.knowledge.state()))
 }
 
 fn ensure_synced(app: &App) -> Result<(), Refusal> {
@@ -280,6 +291,19 @@ fn kept(app: &App, found: &[Option<&Arc<Node>>]) -> Option<Vec<Option<Kept>>> {
     Some(found.iter().map(|node| node.map(|node| Kept(Arc::clone(node)))).collect())
 }
 
+/// The answer, and what it followed from beside the candidates.
+struct Decisive {
+    expected: Vec<Expected>,
+    free_time: Option<FreeTime>,
+    answer: RecordedAnswer,
+}
+
+impl Decisive {
+    fn of_verdicts(verdicts: &[Result<(), Rejection>]) -> Self {
+        Self { expected: Vec::new(), free_time: None, answer: RecordedAnswer::of_verdicts(verdicts) }
+    }
+}
+
 /// Records the decision if `kept` has nodes.
 fn record<'n>(
     app: &App,
@@ -288,10 +312,10 @@ fn record<'n>(
     pod: &Pod<'_>,
     (asked, rules, names): (&Requirement, &DecisionRules, impl Iterator<Item = &'n str>),
     kept: Option<Vec<Option<Kept>>>,
-    decided: impl FnOnce() -> (Vec<Expected>, RecordedAnswer),
+    decided: impl FnOnce() -> Decisive,
 ) {
     let (Some(recorder), Some(nodes)) = (&app.recorder, kept) else { return };
-    let (expected, answer) = decided();
+    let Decisive { expected, free_time, answer } = decided();
     let asked = Asked {
         verb: match verb {
             Verb::Filter => RecordedVerb::Filter,
@@ -306,7 +330,15 @@ fn record<'n>(
         owner: pod.owner().map(str::to_owned),
         requirement: asked.clone(),
     };
-    recorder.record(Item { asked, rules: *rules, names: names.collect(), nodes, expected, answer });
+    recorder.record(Item {
+        asked,
+        rules: *rules,
+        names: names.collect(),
+        nodes,
+        expected,
+        free_time,
+        answer,
+    });
 }
 
 fn remember(app: &App, pod: &Pod<'_>, by: Considered, decision: Decision) {

@@ -209,3 +209,29 @@ fn a_node_that_was_made_anew_has_nothing_of_what_its_predecessor_streamed() {
     assert_eq!(known(&index), (Source::None, None));
     assert_eq!(index.stream("n", "uid-2", state(1, 1), at(2)), Ok(Taken::Yes));
 }
+
+#[test]
+fn workloads_that_were_moved_off_are_learnt_from_the_annotation_and_forgotten_with_it() {
+    let index = NodeIndex::default();
+    let has = |now: u64| index.read()["n"].facts.moved_off.has("shop/rs", MonotonicTime(now));
+    let with_mark = |until: u64| {
+        let mut node = mk_node(Some(&annotation(1, 1)));
+        let mark = format!(r#"{{"shop/rs":{until}}}"#);
+        node.annotations.get_or_insert_default().insert(MOVED_OFF_ANNOTATION.to_owned(), mark);
+        node
+    };
+    index.apply(mk_node(Some(&annotation(1, 1))), Shown::Listed, at(1_000));
+    assert!(!has(1_000));
+    index.apply(with_mark(WALL + 500), Shown::Changed, at(1_000));
+    assert!(has(1_499) && !has(1_500));
+    assert_eq!(known(&index).1.map(|(seq, _)| seq), Some(1), "the state stays");
+    // The same annotation again, after the wall clock has stepped back.
+    let stepped = Moment { wall: WallTime(WALL - 10_000), ..at(1_200) };
+    index.apply(with_mark(WALL + 500), Shown::Changed, stepped);
+    assert!(has(1_499) && !has(1_500));
+    let streamed = decode(&annotation(1, 2)).unwrap();
+    index.stream("n", "uid-1", streamed, at(1_300)).unwrap();
+    assert!(has(1_499), "a streamed state says nothing of moves");
+    index.apply(mk_node(Some(&annotation(1, 1))), Shown::Changed, at(1_400));
+    assert!(!has(1_400));
+}

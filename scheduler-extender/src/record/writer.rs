@@ -89,8 +89,9 @@ impl Writer {
     fn encode(&mut self, item: &Item) -> io::Result<()> {
         self.line.clear();
         let names: Vec<&str> = item.names.iter().collect();
-        let Item { asked, rules, nodes, expected, answer, .. } = item;
-        let input = DecisionInput { asked, rules, names: &names, nodes, expected, answer };
+        let Item { asked, rules, nodes, expected, free_time, answer, .. } = item;
+        let free_time = free_time.as_ref();
+        let input = DecisionInput { asked, rules, names: &names, nodes, expected, free_time, answer };
         Ok(self.encoder.decision(&input, &mut self.line)?)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{ask, service, show};
 use fpga_core::decide::{AntiHerd, DecisionRules};
-use fpga_core::device::Health;
+use fpga_core::device::{Health, ReconfiguredPart};
 use fpga_core::node_state::{
     Buckets, DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, decode, encode, encode_whole,
 };
@@ -32,6 +32,7 @@ fn ten_boards(node: &str, intel_percent: u64) -> NodeState {
             board: if is_intel { "pac_a10" } else { "xilinx_u250_gen3x16_xdma_4_1_202210_1" }.to_owned(),
             shell: "1.2.1".to_owned(),
             slots: 4,
+            reconfigured_part: ReconfiguredPart::Slot,
             loaded: (number * 4..number * 4 + 4).collect(),
             usage: Millis(window.0 * 4 * percent / 100),
             reconfiguration: Millis::ZERO,
