@@ -1,8 +1,10 @@
 //! Measures what a pick costs with 1,000 replicas of 400 functions on 250 boards: the choice alone, and over gRPC at
-//! 2,000 requests a second on one thread, beside a service that always tells the same endpoint. Each request is a stream
+//! 2,000 requests a second on one core, beside a service that always tells the same endpoint. Each request is a stream
 //! of two messages, as of Envoy: the request's headers, whose answer is waited for, and the response's.
 //!
-//! Both services run in processes of their own and are asked in turns, so that other load on the machine affects both.
+//! The services run in processes of their own, all on one core, and are asked in turns from another core, so that other
+//! load on the machine affects all. The ratios are of rounds next to each other. The picker is served by one thread, and for
+//! comparison by a runtime of two threads; the program's runtime has as many as there are cores.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,6 +34,7 @@ use fpga_endpoint_picker::state::Seen;
 use futures::{Stream, StreamExt as _};
 use prometheus_client::registry::Registry;
 use prost::Message as _;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -48,29 +51,58 @@ const FUNCTIONS: usize = 400;
 const REPLICAS: usize = 1_000;
 const BOARDS: usize = 250;
 const REQUESTS_PER_SECOND: u32 = 2_000;
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 12;
 /// Clock ticks per second of `/proc/PID/stat`: 100 on all architectures of Linux that Rust supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// What a process serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// The picker on one thread.
     Picker,
+    /// The picker on two threads.
+    TwoThreads,
+    /// A service that always tells the same endpoint, on one thread.
     Nothing,
 }
 
+impl Kind {
+    const ALL: [Self; 3] = [Self::Picker, Self::TwoThreads, Self::Nothing];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Picker => "picker",
+            Self::TwoThreads => "two-threads",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
 fn main() {
-    let mut args = std::env::args().skip(1);
-    match args.next().as_deref() {
-        Some("serve-picker") => return serve(Kind::Picker),
-        Some("serve-nothing") => return serve(Kind::Nothing),
-        _ => {}
+    let asked = std::env::args().nth(1);
+    if let Some(kind) = Kind::ALL.into_iter().find(|kind| asked.as_deref() == Some(kind.name())) {
+        return serve(kind);
     }
     // `cargo test` runs benchmarks to check that they work, for which a moment suffices.
     let is_bench = std::env::args().any(|arg| arg == "--bench");
-    let (choices, round) = if is_bench { (200_000, 5.0) } else { (500, 0.1) };
+    let (choices, round) = if is_bench { (200_000, 2.5) } else { (500, 0.1) };
     choose_in_memory(choices);
     over_grpc(Duration::from_secs_f64(round));
+}
+
+/// The cores of this process and their use: the first one for the services, and the second one for who asks. `None` if there
+/// is only one.
+fn cores() -> Option<[usize; 2]> {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+    Some([cores.next()?, cores.next()?])
+}
+
+/// Keeps this thread, and the threads and processes that it starts from now on, on a core.
+fn stay_on(core: usize) {
+    let mut only = CpuSet::new();
+    only.set(core);
+    sched_setaffinity(None, &only).unwrap();
 }
 
 /// The function with this number. The first ones have most replicas: function `n` has about `REPLICAS / (6 n)`.
@@ -111,7 +143,7 @@ fn picker() -> Arc<Picker> {
             )),
             pod: Some(format!("pod-{replica}").into()),
             node: Some(format!("node-{}", replica * 7 % BOARDS).into()),
-            board: Some("board-0".into()),
+            boards: vec!["board-0".into()],
         });
         let entry =
             Function { bitstream: Some(bitstream(number)), max_waiting: None, replicas: replicas.collect() };
@@ -170,17 +202,24 @@ fn choose_in_memory(choices: usize) {
 
 /// A process with one of the services.
 struct Server {
+    kind: Kind,
     child: Child,
     channel: Channel,
+    rounds: Vec<Round>,
+}
+
+/// What a round measured.
+struct Round {
+    /// Times until the endpoint was known, the shortest first.
     times: Vec<Duration>,
+    /// Processor time of the server for a request.
     cpu: Duration,
-    requests: usize,
 }
 
 impl Server {
-    async fn start(kind: &str) -> Self {
+    async fn start(kind: Kind) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg(kind)
+            .arg(kind.name())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -189,7 +228,7 @@ impl Server {
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
         let channel = Endpoint::from_shared(format!("http://{}", address.trim())).unwrap();
         let channel = channel.tcp_nodelay(true).connect().await.unwrap();
-        Self { child, channel, times: Vec::new(), cpu: Duration::ZERO, requests: 0 }
+        Self { kind, child, channel, rounds: Vec::new() }
     }
 
     /// Asks at [`REQUESTS_PER_SECOND`] for `round`.
@@ -205,11 +244,23 @@ impl Server {
             tokio::spawn(async move { sender.send(one(client, request).await).unwrap() });
         }
         drop(sender);
+        let mut taken = Vec::new();
         while let Some(time) = times.recv().await {
-            self.times.push(time);
+            taken.push(time);
         }
-        self.cpu += self.processor_time() - before;
-        self.requests += usize::try_from(requests).unwrap();
+        taken.sort_unstable();
+        let cpu = (self.processor_time() - before) / requests;
+        self.rounds.push(Round { times: taken, cpu });
+    }
+
+    /// A percentile of each round, in microseconds.
+    fn percentiles(&self, percent: usize) -> Vec<f64> {
+        self.rounds.iter().map(|round| micros(&round.times, percent)).collect()
+    }
+
+    /// Processor time of a request in each round, in microseconds.
+    fn cpu(&self) -> Vec<f64> {
+        self.rounds.iter().map(|round| round.cpu.as_secs_f64() * 1e6).collect()
     }
 
     /// Processor time of the process so far.
@@ -266,60 +317,96 @@ async fn one(mut client: ExternalProcessorClient<Channel>, request: u32) -> Dura
 }
 
 fn over_grpc(round: Duration) {
+    let cores = cores();
+    // Children begin with all cores, and choose theirs.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut picker = Server::start("serve-picker").await;
-        let mut nothing = Server::start("serve-nothing").await;
+        let mut servers = Vec::new();
+        for kind in Kind::ALL {
+            servers.push(Server::start(kind).await);
+        }
+        if let Some([_, asks]) = cores {
+            stay_on(asks);
+        }
         // The first requests make what later ones use again.
-        for server in [&mut picker, &mut nothing] {
+        for server in &mut servers {
             server.ask(round / 5).await;
-            (server.times, server.cpu, server.requests) = (Vec::new(), Duration::ZERO, 0);
+            server.rounds.clear();
         }
-        let memory = picker.memory_kib();
-        for _ in 0..ROUNDS {
-            picker.ask(round).await;
-            nothing.ask(round).await;
+        let memory = servers[0].memory_kib();
+        for number in 0..ROUNDS {
+            let mut order: Vec<&mut Server> = servers.iter_mut().collect();
+            if number % 2 == 1 {
+                order.reverse();
+            }
+            for server in order {
+                server.ask(round).await;
+            }
         }
+        let placed = match cores {
+            Some([serves, asks]) => format!("served on core {serves}, asked from core {asks}"),
+            None => "served and asked on the only core".to_owned(),
+        };
         println!();
         println!(
-            "over gRPC at {REQUESTS_PER_SECOND} requests a second, {} requests each; a request is two messages",
-            picker.requests
+            "over gRPC at {REQUESTS_PER_SECOND} requests a second, {ROUNDS} rounds of {} requests, {placed}; a request is \
+             two messages; medians of rounds",
+            servers[0].rounds[0].times.len()
         );
-        println!(
-            "{:<9} {:>9} {:>9} {:>9} {:>22}",
-            "", "p50 us", "p99 us", "max us", "processor us / request"
-        );
-        let mut rows = [("picker", &mut picker), ("nothing", &mut nothing)].map(|(name, server)| {
-            server.times.sort_unstable();
-            let times = &server.times;
-            let row = [50, 99, 100].map(|percent| micros(times, percent));
-            let cpu = server.cpu.as_secs_f64() * 1e6 / server.requests as f64;
-            println!("{name:<9} {:>9.0} {:>9.0} {:>9.0} {cpu:>22.1}", row[0], row[1], row[2]);
-            (row[1], cpu)
-        });
-        let [(p99, cpu), (nothing_p99, nothing_cpu)] = &mut rows;
-        println!("picker / nothing: p99 {:.2}, processor time {:.2}", *p99 / *nothing_p99, *cpu / *nothing_cpu);
+        println!("{:<12} {:>9} {:>9} {:>22}", "", "p50 us", "p99 us", "processor us / request");
+        for server in &servers {
+            let [p50, p99] = [50, 99].map(|percent| median(&server.percentiles(percent)));
+            println!("{:<12} {p50:>9.0} {p99:>9.0} {:>22.1}", server.kind.name(), median(&server.cpu()));
+        }
+        let [picker, two_threads, nothing] = servers.as_slice() else { unreachable!("one server of each kind") };
+        for (server, of) in [(picker, nothing), (two_threads, nothing), (two_threads, picker)] {
+            let [p50, p99] = [50, 99].map(|percent| ratio(&server.percentiles(percent), &of.percentiles(percent)));
+            let (names, cpu) = (format!("{} / {}", server.kind.name(), of.kind.name()), ratio(&server.cpu(), &of.cpu()));
+            println!("{names:<24} p50 {p50}, p99 {p99}, processor time {cpu}");
+        }
         let verdict = |reached| if reached { "reached" } else { "MISSED" };
-        println!("goal: at most 100 us of processor time a pick: {}", verdict(*cpu <= 100.0));
-        println!("goal: p99 at most 1 ms: {}", verdict(*p99 <= 1_000.0));
+        println!("goal: at most 100 us of processor time a pick: {}", verdict(median(&picker.cpu()) <= 100.0));
+        println!("goal: p99 at most 1 ms: {}", verdict(median(&picker.percentiles(99)) <= 1_000.0));
         println!("memory of the picker: {memory} KiB after warming up, {} KiB at the end", picker.memory_kib());
     });
+}
+
+/// The median ratio of rounds next to each other, with the least and the greatest.
+fn ratio(figures: &[f64], of: &[f64]) -> String {
+    let mut ratios: Vec<f64> = figures.iter().zip(of).map(|(figure, of)| figure / of).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let [least, greatest] = [ratios.first(), ratios.last()].map(|ratio| ratio.copied().unwrap_or(f64::NAN));
+    format!("{:.2} ({least:.2} to {greatest:.2})", median(&ratios))
+}
+
+fn median(figures: &[f64]) -> f64 {
+    let mut figures = figures.to_vec();
+    figures.sort_unstable_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    if figures.len() % 2 == 1 { figures[middle] } else { (figures[middle - 1] + figures[middle]) / 2.0 }
 }
 
 fn micros(sorted: &[Duration], percent: usize) -> f64 {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)].as_secs_f64() * 1e6
 }
 
-/// Serves on one thread until standard input ends, and prints the address.
+/// Serves until standard input ends, and prints the address.
 fn serve(kind: Kind) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if let Some([serves, _]) = cores() {
+        stay_on(serves);
+    }
+    let mut builder = match kind {
+        Kind::Picker | Kind::Nothing => tokio::runtime::Builder::new_current_thread(),
+        Kind::TwoThreads => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("{}", listener.local_addr().unwrap());
         let end = tokio::task::spawn_blocking(|| drop(std::io::stdin().read(&mut [0])));
         let served = async {
             match kind {
-                Kind::Picker => {
+                Kind::Picker | Kind::TwoThreads => {
                     let picker = picker();
                     let routing = Routing { fixed: None, namespace: "default".into(), domain: None };
                     let service = Service::new(Arc::clone(&picker), routing, MAX_STREAMS);

@@ -2,6 +2,7 @@
 
 use crate::envoy_drain::{self, PodName};
 use crate::envoy_endpoints::EndpointsFile;
+use crate::external_metrics::{ExternalMetrics, Peers};
 use crate::function::{FunctionName, is_label};
 use crate::metrics::Metrics;
 use crate::node_streams::PickerReceiver;
@@ -15,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
-use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
+use fpga_net::tls::{HTTP_1, HTTP_2, Reload, ServerFiles, ServerTls};
 use fpga_net::{duration, kube_config, ready_file};
 use fpga_node_stream::server::options::StreamArgs;
 use prometheus_client::registry::Registry;
@@ -61,7 +62,7 @@ pub struct Args {
     #[arg(long, env = "FPGA_READ_LISTEN", value_name = "ADDRESS")]
     read_listen: Option<SocketAddr>,
     /// File for the bound addresses, written when the ports are open: the gateways' first, then metrics:ADDRESS,
-    /// read:ADDRESS and stream:ADDRESS.
+    /// read:ADDRESS, external-metrics:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
     /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
@@ -105,6 +106,25 @@ pub struct Args {
     /// Mean number of replicas of a function that the metric of recommended replicas hands out, by demand.
     #[arg(long, env = "FPGA_REPLICAS_PER_FUNCTION", value_name = "COUNT", default_value_t = 4.0)]
     replicas_per_function: f64,
+    /// Address for the API external.metrics.k8s.io, over TLS; port 0 takes a free one. The API server asks there for an
+    /// APIService, and autoscalers get the requests of functions.
+    #[arg(
+        long,
+        env = "FPGA_EXTERNAL_METRICS_LISTEN",
+        value_name = "ADDRESS",
+        requires_all = ["external_metrics_tls_cert", "external_metrics_tls_key"]
+    )]
+    external_metrics_listen: Option<SocketAddr>,
+    /// Certificate (PEM, with its chain) of that port; its name is SERVICE.NAMESPACE.svc, of the APIService's Service.
+    #[arg(long, env = "FPGA_EXTERNAL_METRICS_TLS_CERT", value_name = "PATH")]
+    external_metrics_tls_cert: Option<PathBuf>,
+    /// Private key of that certificate (PEM).
+    #[arg(long, env = "FPGA_EXTERNAL_METRICS_TLS_KEY", value_name = "PATH")]
+    external_metrics_tls_key: Option<PathBuf>,
+    /// The ports for people (--read-listen) of all pickers, this one among them, whose requests external metrics sum up; without it
+    /// they are this picker's own.
+    #[arg(long, env = "FPGA_PICKERS", value_name = "NAME:PORT", requires = "external_metrics_listen")]
+    pickers: Option<Peers>,
     /// Longest message of a gateway. One that buffers bodies sends a whole body as one message.
     #[arg(long, env = "FPGA_MAX_MESSAGE_BYTES", value_name = "BYTES", default_value_t = DEFAULT_MESSAGE_BYTES)]
     max_message_bytes: usize,
@@ -154,7 +174,12 @@ impl Args {
         let mut signals = Signals::install().context("can't take signals")?;
         let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
         let client = kube::Client::try_from(config)?;
-        let tls = self.tls()?;
+        let tls = server_tls([&self.tls_cert, &self.tls_key], HTTP_2, "--tls-cert or --tls-key")?;
+        let external_tls = server_tls(
+            [&self.external_metrics_tls_cert, &self.external_metrics_tls_key],
+            HTTP_1,
+            "--external-metrics-tls-cert or --external-metrics-tls-key",
+        )?;
         let listener = bind(self.listen, "--listen").await?;
         let probes_listener = match self.metrics_listen {
             Some(address) => Some(bind(address, "--metrics-listen").await?),
@@ -164,8 +189,16 @@ impl Args {
             Some(address) => Some(bind(address, "--read-listen").await?),
             None => None,
         };
+        let external_listener = match self.external_metrics_listen {
+            Some(address) => Some(bind(address, "--external-metrics-listen").await?),
+            None => None,
+        };
         let mut addresses = vec![listener.local_addr()?.to_string()];
-        for (name, listener) in [("metrics", &probes_listener), ("read", &read_listener)] {
+        for (name, listener) in [
+            ("metrics", &probes_listener),
+            ("read", &read_listener),
+            ("external-metrics", &external_listener),
+        ] {
             if let Some(listener) = listener {
                 addresses.push(format!("{name}:{}", listener.local_addr()?));
             }
@@ -242,10 +275,14 @@ impl Args {
         };
         let (probing, reading) =
             (plain(probes_listener, Audience::Probes), plain(read_listener, Audience::People));
-        let reload = async {
-            match &tls {
-                Some(tls) => tls.keep(|_| {}).await,
-                None => std::future::pending().await,
+        let external = {
+            let metrics = ExternalMetrics::new(Arc::clone(&picker), self.pickers.clone());
+            let (tls, stopped) = (external_tls.clone(), stopped.clone());
+            async move {
+                if let (Some(listener), Some(tls)) = (external_listener, tls) {
+                    metrics.serve(listener, tls, stopped).await;
+                }
+                std::future::pending::<()>().await;
             }
         };
         if let Some(path) = &self.ready_file {
@@ -266,7 +303,9 @@ impl Args {
             () = watch => bail!("a watch on the API server ended"),
             () = drain => bail!("Envoy is no longer told to drain"),
             () = endpoints_file => bail!("Envoy's endpoints are no longer written"),
-            () = reload => bail!("the certificates are no longer read"),
+            () = keep_certificates(tls.as_deref()) => bail!("the certificates are no longer read"),
+            () = keep_certificates(external_tls.as_deref()) => bail!("the certificates are no longer read"),
+            () = external => bail!("the port for external metrics ended"),
             ended = streams => {
                 ended.context("the streams' listener failed")?;
                 bail!("the streams' listener ended")
@@ -276,15 +315,28 @@ impl Args {
             () = end => Ok(()),
         }
     }
+}
 
-    fn tls(&self) -> Result<Option<Arc<ServerTls>>> {
-        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
-        let files = ServerFiles { certificate: certificate.clone(), key: key.clone(), client_ca: None };
-        let tls = ServerTls::new(files, HTTP_2);
-        if let Reload::Failed(error) = tls.reload() {
-            bail!("--tls-cert or --tls-key is no good: {error}");
-        }
-        Ok(Some(Arc::new(tls)))
+/// TLS by a certificate and its key, which `flags` name; `None` without them.
+fn server_tls(
+    [certificate, key]: [&Option<PathBuf>; 2],
+    protocol: &'static [u8],
+    flags: &str,
+) -> Result<Option<Arc<ServerTls>>> {
+    let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
+    let files = ServerFiles { certificate: certificate.clone(), key: key.clone(), client_ca: None };
+    let tls = ServerTls::new(files, protocol);
+    if let Reload::Failed(error) = tls.reload() {
+        bail!("{flags} is no good: {error}");
+    }
+    Ok(Some(Arc::new(tls)))
+}
+
+/// Reads changed certificates again. Never returns.
+async fn keep_certificates(tls: Option<&ServerTls>) {
+    match tls {
+        Some(tls) => tls.keep(|_| {}).await,
+        None => std::future::pending().await,
     }
 }
 

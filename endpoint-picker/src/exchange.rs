@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// Header and metadata key of the endpoints in an answer.
 pub const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// Header of the request: id of the board that the replica should use, if it has several.
+pub const BOARD: &str = "x-fpga-board";
 /// Metadata namespace of [`DESTINATION`] and [`SERVED`].
 pub const LB_NAMESPACE: &str = "envoy.lb";
 /// Metadata key of the endpoint that served the request.
@@ -212,9 +214,9 @@ impl Exchange {
         let function = self.routing.function(path.unwrap_or_default(), authority.unwrap_or_default());
         let subset = subset(metadata);
         Ok(match self.picker.pick(function.as_ref(), subset.as_ref()) {
-            Ok(Picked { endpoints, ticket }) => {
+            Ok(Picked { endpoints, board, ticket }) => {
                 self.ticket = Some(ticket);
-                Reply::Answer(Box::new(answers::destination(&endpoints)))
+                Reply::Answer(Box::new(answers::destination(&endpoints, board.as_deref())))
             }
             Err(error) => Reply::Last(Box::new(refusal(error, function.as_ref()))),
         })

@@ -46,8 +46,8 @@ pub struct Replica {
     pub pod: Option<Arc<str>>,
     /// Name of the pod's node.
     pub node: Option<Arc<str>>,
-    /// The board of that node that the pod was given, the first of several. Without one it is the node's only board.
-    pub board: Option<Arc<str>>,
+    /// The boards of that node that the pod was given, each once. Without any it is the node's only board.
+    pub boards: Vec<Arc<str>>,
 }
 
 /// A function and its replicas that take requests.

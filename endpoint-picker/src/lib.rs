@@ -10,6 +10,7 @@ pub mod args;
 pub mod envoy_drain;
 pub mod envoy_endpoints;
 pub mod exchange;
+pub mod external_metrics;
 pub mod function;
 pub mod headers;
 pub mod metrics;

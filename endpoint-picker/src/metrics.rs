@@ -107,6 +107,7 @@ pub struct Metrics {
     boards: Family<KnowledgeLabels, Gauge>,
     per_second: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
     mean_in_flight: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
+    recent_in_flight: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
     recommended_replicas: Family<FunctionLabels, Gauge>,
     functions_left_out: Gauge,
     /// Errors of the watches on the API server.
@@ -137,6 +138,7 @@ impl Metrics {
             boards: Family::default(),
             per_second: Family::default(),
             mean_in_flight: Family::default(),
+            recent_in_flight: Family::default(),
             recommended_replicas: Family::default(),
             functions_left_out: Gauge::default(),
             watch_errors: Counter::default(),
@@ -184,6 +186,11 @@ impl Metrics {
             "function_requests_in_flight",
             "Requests of a function in flight, averaged over about 5 minutes",
             metrics.mean_in_flight.clone(),
+        );
+        registry.register(
+            "function_recent_requests_in_flight",
+            "Requests of a function in flight, averaged over about 15 seconds",
+            metrics.recent_in_flight.clone(),
         );
         registry.register(
             "function_recommended_replicas",
@@ -281,11 +288,13 @@ impl Metrics {
         }
         self.per_second.clear();
         self.mean_in_flight.clear();
+        self.recent_in_flight.clear();
         self.recommended_replicas.clear();
         for function in functions {
             let labels = FunctionLabels { namespace: function.namespace, function: function.name };
             self.per_second.get_or_create(&labels).set(function.per_second);
             self.mean_in_flight.get_or_create(&labels).set(function.mean_in_flight);
+            self.recent_in_flight.get_or_create(&labels).set(function.recent_in_flight);
             self.recommended_replicas.get_or_create(&labels).set(function.recommended_replicas.into());
         }
     }

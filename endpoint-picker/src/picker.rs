@@ -3,7 +3,7 @@
 
 use crate::function::FunctionName;
 use crate::metrics::Metrics;
-use crate::state::{Census, Choice, Refusal, ReplicaId, Request, State};
+use crate::state::{Assignment, Census, Choice, Refusal, Request, State};
 use fpga_core::units::MonotonicTime;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -46,6 +46,8 @@ pub struct Picker {
 pub struct Picked {
     /// The endpoints to try, in order.
     pub endpoints: Vec<SocketAddr>,
+    /// Id of the board that the first endpoint should use, if it has several.
+    pub board: Option<Arc<str>>,
     /// The request in flight.
     pub ticket: Ticket,
 }
@@ -54,7 +56,7 @@ pub struct Picked {
 #[derive(Debug)]
 pub struct Ticket {
     picker: Arc<Picker>,
-    replica: ReplicaId,
+    assignment: Assignment,
 }
 
 impl Picker {
@@ -134,8 +136,8 @@ impl Picker {
             Err(Refusal::NotReady)
         };
         self.metrics.picked(&chosen, begun.elapsed());
-        let Choice { replica, endpoints, .. } = chosen?;
-        Ok(Picked { endpoints, ticket: Ticket { picker: Arc::clone(self), replica } })
+        let Choice { assignment, endpoints, board, .. } = chosen?;
+        Ok(Picked { endpoints, board, ticket: Ticket { picker: Arc::clone(self), assignment } })
     }
 
     /// Numbers for metrics.
@@ -148,9 +150,9 @@ impl Picker {
 impl Ticket {
     /// The gateway says which endpoint served the request.
     pub fn served_by(&mut self, address: SocketAddr) {
-        let before = self.replica;
-        self.replica = self.picker.with(|state, now| state.served(before, address, now));
-        if self.replica != before {
+        let before = self.assignment;
+        self.assignment = self.picker.with(|state, now| state.served(before, address, now));
+        if self.assignment != before {
             self.picker.metrics.served_elsewhere.inc();
         }
     }
@@ -158,6 +160,6 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.picker.with(|state, now| state.end(self.replica, now));
+        self.picker.with(|state, now| state.end(self.assignment, now));
     }
 }

@@ -9,14 +9,13 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use fpga_net::http::{Limits, Port, Server, open_metrics};
+use fpga_net::http::{open_metrics, serve_probes};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tracing::debug;
 
 /// What the ports of plain HTTP tell.
 #[derive(Debug)]
@@ -66,10 +65,7 @@ impl Probes {
         audience: Audience,
         stop: watch::Receiver<bool>,
     ) {
-        let server = Server::new(Limits::PROBES, |refusal| {
-            debug!(refusal = refusal.name(), "A connection was refused");
-        });
-        server.serve(Port::Tcp(listener, None), self.router(audience), stop).await;
+        serve_probes(listener, self.router(audience), stop).await;
     }
 }
 

@@ -44,8 +44,18 @@ pub struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaId(u64);
 
+/// A board, as long as a state or a replica names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct BoardId(u64);
+pub struct BoardId(u64);
+
+/// What a request in flight counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assignment {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// The board that the request is believed to use: the best one of the replica's when the request came.
+    pub board: Option<BoardId>,
+}
 
 #[derive(Debug)]
 struct FunctionEntry {
@@ -56,6 +66,8 @@ struct FunctionEntry {
     replicas: Vec<ReplicaId>,
     in_flight: usize,
     demand: Demand,
+    /// Demand of the moment.
+    recent: Demand,
     picks: Picks,
 }
 
@@ -63,10 +75,18 @@ struct FunctionEntry {
 struct ReplicaEntry {
     function: FunctionName,
     replica: Replica,
-    board: Option<BoardId>,
+    boards: Vec<BoardUse>,
     bitstream: Option<BitstreamKey>,
     in_flight: usize,
     avoided_until: MonotonicTime,
+}
+
+/// A board of a replica, and the replica's requests that are believed to use it. All requests in flight of a replica with
+/// boards are on one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BoardUse {
+    board: BoardId,
+    in_flight: usize,
 }
 
 /// A node of the cluster.
@@ -139,28 +159,30 @@ pub struct Request<'r> {
 /// The endpoints for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// The replica for which the request counts: the first endpoint's.
-    pub replica: ReplicaId,
+    /// What the request counts for: the first endpoint's replica.
+    pub assignment: Assignment,
     /// The endpoints to try, in order.
     pub endpoints: Vec<SocketAddr>,
+    /// Id of the board that the first endpoint should use, if it has several.
+    pub board: Option<Arc<str>>,
     /// What the choice is based on.
     pub basis: Basis,
     /// Requests in flight at the replica before this one.
     pub in_flight: usize,
-    /// Requests that waited for a slot of the replica's board before this one.
+    /// Requests that waited for a slot of the board before this one.
     pub waiting: usize,
 }
 
 /// What a choice is based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Basis {
-    /// An idle slot of the replica's board has the bitstream.
+    /// An idle slot of a board of the replica has the bitstream.
     Resident,
-    /// An idle slot of the replica's board is to be loaded.
+    /// An idle slot of a board of the replica is to be loaded.
     Load,
     /// The shortest queue: all slots are busy.
     Queue,
-    /// The fewest requests in flight: nothing fresh is known of the replica's board.
+    /// The fewest requests in flight: nothing fresh is known of the replica's boards.
     InFlight,
 }
 
@@ -222,6 +244,15 @@ pub struct Census {
     pub nodes_by_stream: usize,
 }
 
+impl FunctionEntry {
+    /// Notes how many requests are in flight from now on.
+    fn set_in_flight(&mut self, in_flight: usize, now: MonotonicTime) {
+        self.in_flight = in_flight;
+        self.demand.set_in_flight(in_flight, now);
+        self.recent.set_in_flight(in_flight, now);
+    }
+}
+
 impl State {
     /// Numbers for metrics.
     #[must_use]
@@ -231,7 +262,7 @@ impl State {
         let told = self.nodes.values().filter_map(|node| node.told.as_ref());
         let (by_stream, by_annotation): (Vec<_>, Vec<_>) =
             told.filter(|told| told.fresh_until > now).partition(|told| told.source == StateSource::Stream);
-        let without = self.replicas.values().filter(|replica| replica.board.is_none()).count();
+        let without = self.replicas.values().filter(|replica| replica.boards.is_empty()).count();
         Census {
             functions: self.functions.len(),
             replicas: self.replicas.len(),

@@ -65,8 +65,12 @@ impl Served {
         std::fs::write(dir.path().join("token"), "a-token-for-these-tests").unwrap();
         let mut registry = Registry::default();
         let picker = Picker::new(Limits::default(), Metrics::register(&mut registry));
-        let replica =
-            |node: &str| Replica { address: address(node), pod: None, node: Some(node.into()), board: None };
+        let replica = |node: &str| Replica {
+            address: address(node),
+            pod: None,
+            node: Some(node.into()),
+            boards: Vec::new(),
+        };
         let function = Function {
             bitstream: Some(BitstreamId::Name("sobel".to_owned())),
             max_waiting: None,

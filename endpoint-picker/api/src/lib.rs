@@ -22,6 +22,9 @@ pub struct FunctionView {
     pub per_second: f64,
     /// Requests in flight, averaged over the last minutes.
     pub mean_in_flight: f64,
+    /// Requests in flight, averaged over the last seconds.
+    #[serde(default)]
+    pub recent_in_flight: f64,
     /// How many replicas the function should have of the budget.
     pub recommended_replicas: u32,
     /// The replicas, by address.
@@ -36,19 +39,19 @@ pub struct ReplicaView {
     pub address: SocketAddr,
     /// Name of the node, if it is known.
     pub node: Option<String>,
-    /// Id of the board on the node, if it is known.
+    /// Id of the board on the node, if it is known; of several boards their ids, comma-separated.
     pub board: Option<String>,
-    /// Whether something fresh is known of the board.
+    /// Whether something fresh is known of a board. The figures of slots and waiting requests are those of such boards.
     pub fresh: bool,
     /// Requests in flight at the replica.
     pub in_flight: usize,
-    /// Slots of the board; 0 if they are not known.
+    /// Slots of the boards; 0 if they are not known.
     pub slots: usize,
-    /// Idle slots of the board that hold the function's bitstream.
+    /// Idle slots of the boards that hold the function's bitstream.
     pub idle_with_bitstream: usize,
-    /// Idle slots of the board.
+    /// Idle slots of the boards.
     pub idle: usize,
-    /// Requests that wait for a slot of the board.
+    /// Requests that wait for a slot of the boards.
     pub waiting: usize,
 }
 
@@ -87,11 +90,11 @@ pub enum OutcomeView {
         endpoints: Vec<SocketAddr>,
         /// Node of the first endpoint.
         node: Option<String>,
-        /// Board of the first endpoint.
+        /// Board of the first endpoint that the request counts on.
         board: Option<String>,
         /// Requests in flight at the first endpoint, without this one.
         in_flight: usize,
-        /// Requests that waited for a slot of its board, without this one.
+        /// Requests that waited for a slot of that board, without this one.
         waiting: usize,
     },
     /// The request was refused.

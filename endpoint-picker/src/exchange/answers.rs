@@ -1,6 +1,6 @@
 //! The messages that go to the gateway.
 
-use super::{DESTINATION, LB_NAMESPACE};
+use super::{BOARD, DESTINATION, LB_NAMESPACE};
 use crate::ext_proc::body_mutation::Mutation;
 use crate::ext_proc::processing_response::Response;
 use crate::ext_proc::{
@@ -37,10 +37,13 @@ fn set(name: &str, value: &str) -> HeaderValueOption {
     HeaderValueOption { header: Some(header), append_action: OVERWRITE }
 }
 
-/// The endpoints to try, in order, as header and as metadata.
-pub fn destination(endpoints: &[SocketAddr]) -> ProcessingResponse {
+/// The endpoints to try, in order, as header and as metadata, and the board that the first one should use, if it has
+/// several.
+pub fn destination(endpoints: &[SocketAddr], board: Option<&str>) -> ProcessingResponse {
     let list = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let mutation = HeaderMutation { set_headers: vec![set(DESTINATION, &list)], ..HeaderMutation::default() };
+    let board = board.map(|board| set(BOARD, board));
+    let set_headers = std::iter::once(set(DESTINATION, &list)).chain(board).collect();
+    let mutation = HeaderMutation { set_headers, ..HeaderMutation::default() };
     let common = CommonResponse { header_mutation: Some(mutation), ..CommonResponse::default() };
     let value = |kind| Value { kind: Some(kind) };
     let inner = Struct { fields: [(DESTINATION.to_owned(), value(Kind::StringValue(list)))].into() };

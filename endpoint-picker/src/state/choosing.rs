@@ -2,13 +2,66 @@
 
 use super::recent::Pick;
 use super::{
-    AVOIDED_FOR, Basis, BoardEntry, Choice, FunctionEntry, Refusal, ReplicaEntry, ReplicaId, Request, State,
+    AVOIDED_FOR, Assignment, Basis, BoardEntry, BoardId, Choice, FunctionEntry, Refusal, ReplicaEntry,
+    ReplicaId, Request, State,
 };
 use crate::function::{BitstreamKey, FunctionName};
 use fpga_cluster::router::{self, Board, SlotState};
 use fpga_core::units::MonotonicTime;
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A board that requests of a replica can use, or all boards of a replica of which nothing fresh is known.
+#[derive(Debug, Clone, Copy)]
+struct Spot<'s> {
+    /// The replica's place among those that are compared.
+    place: usize,
+    replica: &'s ReplicaEntry,
+    fresh: Option<(BoardId, &'s BoardEntry)>,
+}
+
+impl<'s> Spot<'s> {
+    fn view(&self) -> Board<'s, BitstreamKey> {
+        let in_flight = self.replica.in_flight;
+        match self.fresh {
+            Some((_, board)) => board.tracked.board(),
+            None => Board { slots: &[], waiting: in_flight, in_flight },
+        }
+    }
+
+    /// The board that a request counts on. Of boards of which nothing is known it is the one with the fewest requests of
+    /// the replica.
+    fn board(&self) -> Option<BoardId> {
+        let least_used = || self.replica.boards.iter().min_by_key(|used| used.in_flight);
+        self.fresh.map(|(board, _)| board).or_else(|| least_used().map(|used| used.board))
+    }
+
+    fn basis(&self, wanted: BitstreamKey) -> Basis {
+        let Some((_, board)) = self.fresh else { return Basis::InFlight };
+        let idle = || board.tracked.board().slots.iter().filter(|slot| slot.state == SlotState::Idle);
+        match idle().next() {
+            None => Basis::Queue,
+            Some(_) if idle().any(|slot| slot.resident == Some(wanted)) => Basis::Resident,
+            Some(_) => Basis::Load,
+        }
+    }
+}
+
+/// The best spots for a request, each of another replica, the best first.
+fn rank<'s, 'a>(
+    spots: &'a [Spot<'s>],
+    wanted: BitstreamKey,
+    most: usize,
+    now: MonotonicTime,
+) -> impl Iterator<Item = &'a Spot<'s>> {
+    let worth = |place: usize, resident, copies| {
+        let board = spots.get(place).and_then(|spot| spot.fresh);
+        board.map_or(0, |(_, board)| board.tracked.worth(resident, copies, now))
+    };
+    let views = spots.iter().map(|spot| (spot.place, spot.view()));
+    router::rank(views, wanted, worth, most).into_iter().filter_map(|place| spots.get(place))
+}
 
 impl State {
     /// Chooses the endpoints for a request, which is in flight from now on.
@@ -25,7 +78,7 @@ impl State {
         let outcome = self.decide(function, &candidates, request, now);
         let candidates = candidates.len();
         if let Ok(choice) = &outcome {
-            self.begin(choice.replica, now);
+            self.begin(choice.assignment, now);
         }
         if let Some(function) = self.functions.get_mut(&name) {
             function.demand.arrive(now);
@@ -66,77 +119,95 @@ impl State {
         if function.in_flight >= self.slots(candidates).saturating_add(max_waiting) {
             return Err(Refusal::TooManyWaiting);
         }
-        let boards: Vec<Option<&BoardEntry>> = candidates
-            .iter()
-            .map(|(_, replica)| self.boards.get(&replica.board?).filter(|board| board.fresh_until > now))
-            .map(|board| board.filter(|_| function.bitstream.is_some()))
-            .collect();
-        let views = boards.iter().zip(candidates).map(|(board, (_, replica))| match board {
-            Some(board) => board.tracked.board(),
-            None => Board { slots: &[], waiting: replica.in_flight, in_flight: replica.in_flight },
-        });
+        let spots = self.spots(candidates.iter().map(|(_, entry)| *entry), now);
         // Without a bitstream no board is known, so that this one is compared with nothing.
         let wanted = function.bitstream.unwrap_or(BitstreamKey::LEFT_OUT);
-        let worth = |place: usize, resident, copies| {
-            let board = boards.get(place).copied().flatten();
-            board.map_or(0, |board| board.tracked.worth(resident, copies, now))
-        };
-        let order = router::rank(views, wanted, worth, request.most.max(1));
-        let endpoints = order.iter().filter_map(|place| candidates.get(*place));
-        let endpoints: Vec<SocketAddr> = endpoints.map(|(_, replica)| replica.replica.address).collect();
-        let first = order.first().copied().ok_or(Refusal::NoEndpoint)?;
-        let (replica, entry) = candidates.get(first).ok_or(Refusal::NoEndpoint)?;
-        let board = boards.get(first).copied().flatten();
+        let mut ranked = rank(&spots, wanted, request.most.max(1), now).peekable();
+        let best = **ranked.peek().ok_or(Refusal::NoEndpoint)?;
+        let (replica, entry) = candidates.get(best.place).ok_or(Refusal::NoEndpoint)?;
+        let board = best.board();
+        let named = board.filter(|_| entry.boards.len() > 1).and_then(|id| self.boards.get(&id));
         Ok(Choice {
-            replica: *replica,
-            endpoints,
-            basis: board.map_or(Basis::InFlight, |board| basis(board, wanted)),
+            assignment: Assignment { replica: *replica, board },
+            endpoints: ranked.map(|spot| spot.replica.replica.address).collect(),
+            board: named.map(|board| Arc::clone(&board.name.device)),
+            basis: best.basis(wanted),
             in_flight: entry.in_flight,
-            waiting: board.map_or(0, |board| board.tracked.board().waiting),
+            waiting: best.fresh.map_or(0, |(_, board)| board.tracked.board().waiting),
         })
     }
 
+    /// What the requests of these replicas can use: the boards with a fresh state, those of one replica after each other.
+    fn spots<'s>(
+        &'s self,
+        replicas: impl ExactSizeIterator<Item = &'s ReplicaEntry>,
+        now: MonotonicTime,
+    ) -> Vec<Spot<'s>> {
+        let mut spots = Vec::with_capacity(replicas.len());
+        for (place, replica) in replicas.enumerate() {
+            let known = spots.len();
+            let boards =
+                replica.boards.iter().filter_map(|used| Some((used.board, self.boards.get(&used.board)?)));
+            let fresh = boards.filter(|(_, board)| board.fresh_until > now && replica.bitstream.is_some());
+            spots.extend(fresh.map(|fresh| Spot { place, replica, fresh: Some(fresh) }));
+            if spots.len() == known {
+                spots.push(Spot { place, replica, fresh: None });
+            }
+        }
+        spots
+    }
+
     /// The request is no longer in flight. A replica that is gone has none.
-    pub fn end(&mut self, replica: ReplicaId, now: MonotonicTime) {
-        let Some(entry) = self.replicas.get_mut(&replica) else { return };
+    pub fn end(&mut self, assignment: Assignment, now: MonotonicTime) {
+        let Some(entry) = self.replicas.get_mut(&assignment.replica) else { return };
         if entry.in_flight == 0 {
             return;
         }
         entry.in_flight -= 1;
         self.in_flight -= 1;
-        let (board, bitstream) = (entry.board, entry.bitstream);
         if let Some(function) = self.functions.get_mut(&entry.function) {
-            function.in_flight = function.in_flight.saturating_sub(1);
-            function.demand.set_in_flight(function.in_flight, now);
+            function.set_in_flight(function.in_flight.saturating_sub(1), now);
         }
-        if let (Some(board), Some(bitstream)) = (board.and_then(|id| self.boards.get_mut(&id)), bitstream) {
+        // If the board is no longer the replica's, the request was put on another one of the replica.
+        let used = entry.boards.iter_mut().filter(|used| used.in_flight > 0);
+        let Some(used) = used.max_by_key(|used| Some(used.board) == assignment.board) else { return };
+        used.in_flight -= 1;
+        if let (Some(board), Some(bitstream)) = (self.boards.get_mut(&used.board), entry.bitstream) {
             board.tracked.end(bitstream, 1, now);
         }
     }
 
-    /// The gateway says that the endpoint `served` served the request, which was meant for `replica`. Returns the
-    /// replica for which the request counts from now on. One that the gateway went past is avoided for a while.
-    pub fn served(&mut self, replica: ReplicaId, served: SocketAddr, now: MonotonicTime) -> ReplicaId {
-        let Some(entry) = self.replicas.get_mut(&replica) else { return replica };
+    /// The gateway says that the endpoint `served` served the request, which was meant for another one. Returns what the
+    /// request counts for from now on. A replica that the gateway went past is avoided for a while.
+    pub fn served(&mut self, before: Assignment, served: SocketAddr, now: MonotonicTime) -> Assignment {
+        let Some(entry) = self.replicas.get_mut(&before.replica) else { return before };
         if entry.replica.address == served {
-            return replica;
+            return before;
         }
         entry.avoided_until = now + AVOIDED_FOR;
         let function = entry.function.clone();
-        let others = self.addresses.get(&served).into_iter().flatten().copied();
-        let of_function = |id: &ReplicaId| self.replicas.get(id).is_some_and(|it| it.function == function);
-        let Some(other) = others.into_iter().find(of_function) else { return replica };
-        self.end(replica, now);
+        let others = self.addresses.get(&served).into_iter().flatten();
+        let mut others = others.filter_map(|id| Some((*id, self.replicas.get(id)?)));
+        let Some((replica, entry)) = others.find(|(_, entry)| entry.function == function) else {
+            return before;
+        };
+        let spots = self.spots(std::iter::once(entry), now);
+        let wanted = entry.bitstream.unwrap_or(BitstreamKey::LEFT_OUT);
+        let board = rank(&spots, wanted, 1, now).next().and_then(Spot::board);
+        let other = Assignment { replica, board };
+        self.end(before, now);
         self.begin(other, now);
         other
     }
 
     /// The slots of the boards of these replicas. A board that nobody knows counts as one slot.
     fn slots(&self, candidates: &[(ReplicaId, &ReplicaEntry)]) -> usize {
-        let slots = |replica: &ReplicaEntry| {
-            replica.board.and_then(|id| self.boards.get(&id)).map_or(1, |board| board.tracked.slots().max(1))
+        let of_board =
+            |board: &BoardId| self.boards.get(board).map_or(1, |board| board.tracked.slots().max(1));
+        let of_replica = |replica: &ReplicaEntry| {
+            replica.boards.iter().map(|used| of_board(&used.board)).sum::<usize>().max(1)
         };
-        candidates.iter().map(|(_, replica)| slots(replica)).sum()
+        candidates.iter().map(|(_, replica)| of_replica(replica)).sum()
     }
 
     fn function_of_candidates(&self, subset: Option<&HashSet<SocketAddr>>) -> Result<FunctionName, Refusal> {
@@ -147,26 +218,19 @@ impl State {
         Ok(first.function.clone())
     }
 
-    fn begin(&mut self, replica: ReplicaId, now: MonotonicTime) {
-        let Some(entry) = self.replicas.get_mut(&replica) else { return };
+    fn begin(&mut self, assignment: Assignment, now: MonotonicTime) {
+        let Some(entry) = self.replicas.get_mut(&assignment.replica) else { return };
         entry.in_flight += 1;
         self.in_flight += 1;
         if let Some(function) = self.functions.get_mut(&entry.function) {
-            function.in_flight += 1;
-            function.demand.set_in_flight(function.in_flight, now);
+            function.set_in_flight(function.in_flight + 1, now);
         }
-        let board = entry.board.and_then(|id| self.boards.get_mut(&id));
-        if let (Some(board), Some(bitstream)) = (board, entry.bitstream) {
+        let Some(used) = entry.boards.iter_mut().find(|used| Some(used.board) == assignment.board) else {
+            return;
+        };
+        used.in_flight += 1;
+        if let (Some(board), Some(bitstream)) = (self.boards.get_mut(&used.board), entry.bitstream) {
             board.tracked.begin(bitstream, now);
         }
-    }
-}
-
-fn basis(board: &BoardEntry, wanted: BitstreamKey) -> Basis {
-    let idle = || board.tracked.board().slots.iter().filter(|slot| slot.state == SlotState::Idle);
-    match idle().next() {
-        None => Basis::Queue,
-        Some(_) if idle().any(|slot| slot.resident == Some(wanted)) => Basis::Resident,
-        Some(_) => Basis::Load,
     }
 }

@@ -3,10 +3,11 @@
 use super::recent::Picks;
 use super::wanted::Wanted;
 use super::{
-    BoardEntry, BoardId, FunctionEntry, NodeEntry, ReplicaEntry, ReplicaId, Seen, State, StateSource, Told,
+    BoardEntry, BoardId, BoardUse, FunctionEntry, NodeEntry, ReplicaEntry, ReplicaId, Seen, State,
+    StateSource, Told,
 };
 use crate::function::{BitstreamKey, BoardName, Function, FunctionName, Replica};
-use fpga_cluster::demand::Demand;
+use fpga_cluster::demand::{Demand, SHORT_MEMORY};
 use fpga_cluster::tracked_board::{Loaded, TrackedBoard};
 use fpga_core::device::Health;
 use fpga_core::node_state::{IN_SLOT_LEFT_OUT, NodeState};
@@ -27,6 +28,7 @@ impl State {
             replicas: Vec::new(),
             in_flight: 0,
             demand: Demand::new(now),
+            recent: Demand::over(SHORT_MEMORY, now),
             picks: Picks::default(),
         });
         let mut old: HashMap<SocketAddr, ReplicaId> = HashMap::new();
@@ -64,9 +66,10 @@ impl State {
             replicas,
             in_flight,
             demand: before.demand,
+            recent: before.recent,
             picks: before.picks,
         };
-        entry.demand.set_in_flight(in_flight, now);
+        entry.set_in_flight(in_flight, now);
         self.functions.insert(name.clone(), entry);
     }
 
@@ -185,7 +188,7 @@ impl State {
         let entry = ReplicaEntry {
             function: function.clone(),
             replica: replica.clone(),
-            board: None,
+            boards: Vec::new(),
             bitstream: None,
             in_flight: 0,
             avoided_until: MonotonicTime::START,
@@ -195,36 +198,49 @@ impl State {
         id
     }
 
-    /// Puts a replica, with its requests in flight, on its board.
+    /// Puts a replica, with its requests in flight, on its boards.
     fn place_replica(&mut self, id: ReplicaId, bitstream: Option<BitstreamKey>, now: MonotonicTime) {
-        let Some(Replica { node, board: device, .. }) = self.replicas.get(&id).map(|entry| &entry.replica)
-        else {
-            return;
-        };
-        let name = node.clone().and_then(|node| {
-            let only = || self.nodes.get(&node)?.told.as_ref()?.only_board.clone();
-            let device = device.clone().or_else(only)?;
-            Some(BoardName { node, device })
+        let Some(replica) = self.replicas.get(&id).map(|entry| &entry.replica) else { return };
+        let names: Vec<BoardName> = replica.node.as_ref().map_or_else(Vec::new, |node| {
+            let only = || self.nodes.get(node)?.told.as_ref()?.only_board.clone();
+            let devices = match replica.boards.as_slice() {
+                [] => only().into_iter().collect(),
+                boards => boards.to_vec(),
+            };
+            devices.into_iter().map(|device| BoardName { node: Arc::clone(node), device }).collect()
         });
-        let board = name.map(|name| self.board_id(&name));
+        let boards: Vec<BoardId> = names.iter().map(|name| self.board_id(name)).collect();
         let Some(entry) = self.replicas.get_mut(&id) else { return };
-        let (before, before_bitstream, requests) = (entry.board, entry.bitstream, entry.in_flight);
-        (entry.board, entry.bitstream) = (board, bitstream);
-        if (before, before_bitstream) == (board, bitstream) {
+        let before = entry.boards.iter().map(|used| used.board);
+        if entry.bitstream == bitstream && before.eq(boards.iter().copied()) {
             return;
         }
-        self.leave_board(before, before_bitstream, requests, now);
-        if let Some(board) = board.and_then(|id| self.boards.get_mut(&id)) {
-            board.replicas += 1;
-            if let Some(bitstream) = bitstream {
-                board.tracked.adopt(bitstream, requests, now);
+        let known = |board: BoardId| entry.boards.iter().find(|used| used.board == board);
+        let with_requests =
+            |board| BoardUse { board, in_flight: known(board).map_or(0, |used| used.in_flight) };
+        let mut boards: Vec<BoardUse> = boards.into_iter().map(with_requests).collect();
+        if let Some((first, others)) = boards.split_first_mut() {
+            // Requests on a board that the replica no longer has are put on the first one.
+            first.in_flight = entry.in_flight - others.iter().map(|used| used.in_flight).sum::<usize>();
+        }
+        let before = (std::mem::replace(&mut entry.boards, boards.clone()), entry.bitstream);
+        entry.bitstream = bitstream;
+        for used in &boards {
+            if let Some(board) = self.boards.get_mut(&used.board) {
+                board.replicas += 1;
+            }
+        }
+        self.leave_boards(&before.0, before.1, now);
+        for used in &boards {
+            if let (Some(board), Some(bitstream)) = (self.boards.get_mut(&used.board), bitstream) {
+                board.tracked.adopt(bitstream, used.in_flight, now);
             }
         }
     }
 
     /// Places the replicas anew whose board follows from the node's state.
     fn place_replicas_of(&mut self, node: &str, now: MonotonicTime) {
-        let of_node = |replica: &Replica| replica.board.is_none() && replica.node.as_deref() == Some(node);
+        let of_node = |replica: &Replica| replica.boards.is_empty() && replica.node.as_deref() == Some(node);
         let replicas = self.replicas.iter().filter(|(_, entry)| of_node(&entry.replica));
         let replicas: Vec<_> = replicas.map(|(id, entry)| (*id, entry.bitstream)).collect();
         for (id, bitstream) in replicas {
@@ -243,25 +259,20 @@ impl State {
         }
         // Requests in flight at a replica that is gone are gone as well.
         self.in_flight -= entry.in_flight;
-        self.leave_board(entry.board, entry.bitstream, entry.in_flight, now);
+        self.leave_boards(&entry.boards, entry.bitstream, now);
     }
 
-    fn leave_board(
-        &mut self,
-        board: Option<BoardId>,
-        bitstream: Option<BitstreamKey>,
-        requests: usize,
-        now: MonotonicTime,
-    ) {
-        let Some(id) = board else { return };
-        let Some(entry) = self.boards.get_mut(&id) else { return };
-        entry.replicas = entry.replicas.saturating_sub(1);
-        if let Some(bitstream) = bitstream {
-            entry.tracked.end(bitstream, requests, now);
-        }
-        if entry.replicas == 0 && entry.fresh_until <= now {
-            self.board_ids.remove(&entry.name);
-            self.boards.remove(&id);
+    fn leave_boards(&mut self, uses: &[BoardUse], bitstream: Option<BitstreamKey>, now: MonotonicTime) {
+        for BoardUse { board: id, in_flight } in uses {
+            let Some(entry) = self.boards.get_mut(id) else { continue };
+            entry.replicas = entry.replicas.saturating_sub(1);
+            if let Some(bitstream) = bitstream {
+                entry.tracked.end(bitstream, *in_flight, now);
+            }
+            if entry.replicas == 0 && entry.fresh_until <= now {
+                self.board_ids.remove(&entry.name);
+                self.boards.remove(id);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::function::Function;
 use fpga_core::bitstream::BitstreamId;
+use fpga_core::device::Health;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
 use fpga_core::node_state::{DeviceState, NodeState};
 use fpga_node_stream::server::receiver::{Taken, UnknownNode};
@@ -18,7 +19,7 @@ pub(super) fn function(bitstream: &str, replicas: &[(u16, &str)]) -> Function {
         address: address(*port),
         pod: Some(format!("pod-{port}").into()),
         node: Some((*node).into()),
-        board: None,
+        boards: Vec::new(),
     };
     Function {
         bitstream: Some(BitstreamId::Name(bitstream.to_owned())),
@@ -73,10 +74,89 @@ fn a_request_goes_to_the_board_with_its_bitstream_and_the_other_replica_is_next(
     assert_eq!((ports(&matmul), matmul.basis), (vec![4, 3], Basis::Resident));
     let third = choose(&mut state, "sobel", T0).unwrap();
     assert_eq!(third.basis, Basis::Queue, "both boards are busy");
-    state.end(matmul.replica, T0);
+    state.end(matmul.assignment, T0);
     let fourth = choose(&mut state, "sobel", T0).unwrap();
     assert_eq!(state.census(T0).in_flight, 3);
-    assert_eq!(fourth.basis, if third.replica == sobel.replica { Basis::Load } else { Basis::Queue });
+    assert_eq!(
+        fourth.basis,
+        if third.assignment.replica == sobel.assignment.replica { Basis::Load } else { Basis::Queue }
+    );
+}
+
+/// The state of a node with two boards with one slot each, and the bitstreams in them.
+fn two_boards(seq: u64, loaded: [&str; 2], second: Health) -> NodeState {
+    let board = |id, index| DeviceState { slots: 1, ..mk_board(id, &[index]) };
+    NodeState {
+        seq,
+        devices: vec![board("board-0", 0), DeviceState { health: second, ..board("board-1", 1) }],
+        bitstreams: loaded.map(|name| mk_bitstream(name, 5_000)).into(),
+        ..mk_state()
+    }
+}
+
+/// A function with a replica on these boards of the node `a`, and one on the only board of `b`, both with another
+/// function's bitstream but for board-1.
+fn one_with_boards(boards: &[&str]) -> State {
+    let mut state = two_nodes();
+    let mut sobel = function("sobel", &[(1, "a"), (2, "b")]);
+    sobel.replicas[0].boards = boards.iter().map(|board| (*board).into()).collect();
+    state.set_function(&name("sobel"), &sobel, T0);
+    let of_a = two_boards(2, ["matmul", "sobel"], Health::Healthy);
+    assert_eq!(state.learn("a", "ua", &of_a, WRITTEN, T0), Ok(Taken::Yes));
+    state
+}
+
+#[test]
+fn a_replicas_second_board_serves_its_requests_as_the_first_does() {
+    let mut state = one_with_boards(&["board-0", "board-1"]);
+    let ask = |state: &mut State| {
+        let choice = choose(state, "sobel", T0).unwrap();
+        (choice.endpoints[0].port(), choice.basis, choice.board.clone(), choice.assignment)
+    };
+    let (port, basis, board, warm) = ask(&mut state);
+    assert_eq!((port, basis, board.as_deref()), (1, Basis::Resident, Some("board-1")), "the warm one");
+    let (port, basis, board, _) = ask(&mut state);
+    assert_eq!((port, basis, board.as_deref()), (1, Basis::Load, Some("board-0")));
+    let (port, basis, board, _) = ask(&mut state);
+    assert_eq!((port, basis, board), (2, Basis::Load, None), "a replica with one board is told of none");
+    assert_eq!(ask(&mut state).1, Basis::Queue);
+    assert_eq!((state.in_flight_at(address(1)), state.functions(4.0, T0)[1].replicas[0].slots), (3, 2));
+    state.end(warm, T0);
+    assert_eq!(state.in_flight_at(address(1)), 2);
+}
+
+#[test]
+fn a_replicas_board_that_is_unhealthy_or_not_known_is_not_what_its_requests_go_to() {
+    let mut state = one_with_boards(&["board-0", "board-1", "board-7"]);
+    let sick = two_boards(3, ["sobel", "sobel"], Health::Unhealthy);
+    assert_eq!(state.learn("a", "ua", &sick, WRITTEN, T0), Ok(Taken::Yes));
+    let bases: Vec<(u16, Option<Arc<str>>)> = (0..3)
+        .map(|_| choose(&mut state, "sobel", T0).unwrap())
+        .map(|choice| (choice.endpoints[0].port(), choice.board))
+        .collect();
+    let board_0: Option<Arc<str>> = Some("board-0".into());
+    assert_eq!(bases[..2], [(1, board_0), (2, None)]);
+    assert_ne!(bases[2].1, Some("board-1".into()));
+    let later = T0 + Millis::from_secs(200);
+    let unknown = choose(&mut state, "sobel", later).unwrap();
+    assert_eq!(unknown.basis, Basis::InFlight, "without fresh states the replicas are compared as wholes");
+}
+
+#[test]
+fn requests_stay_counted_when_a_replica_gets_other_boards() {
+    let mut state = one_with_boards(&["board-0", "board-1"]);
+    let held: Vec<Assignment> = (0..2).map(|_| choose(&mut state, "sobel", T0).unwrap().assignment).collect();
+    let on = |state: &State, device: &str| {
+        let id = state.board_ids.get(&BoardName { node: "a".into(), device: device.into() });
+        id.map_or(0, |id| state.boards[id].tracked.in_flight())
+    };
+    assert_eq!((on(&state, "board-0"), on(&state, "board-1")), (1, 1));
+    let mut changed = function("sobel", &[(1, "a"), (2, "b")]);
+    changed.replicas[0].boards = vec!["board-1".into(), "board-2".into()];
+    state.set_function(&name("sobel"), &changed, T0);
+    assert_eq!((on(&state, "board-0"), on(&state, "board-1"), on(&state, "board-2")), (0, 2, 0));
+    held.iter().for_each(|held| state.end(*held, T0));
+    assert_eq!((on(&state, "board-1"), state.census(T0).in_flight), (0, 0));
 }
 
 #[test]
@@ -139,16 +219,16 @@ fn requests_in_flight_are_counted_exactly_through_all_changes() {
     assert_eq!(state.in_flight_at(address(1)) + state.in_flight_at(address(2)), 2);
     // The boards of the pods become known otherwise than by the node.
     let mut changed = function("sobel", &[(1, "a"), (2, "b")]);
-    changed.replicas[0].board = Some("board-7".into());
+    changed.replicas[0].boards = vec!["board-7".into()];
     state.set_function(&name("sobel"), &changed, T0);
     assert_eq!(state.census(T0).in_flight, 2);
-    state.end(first.replica, T0);
+    state.end(first.assignment, T0);
     assert_eq!(state.census(T0).in_flight, 1);
     // The pod of the other one is gone, and with it its request.
     state.set_function(&name("sobel"), &function("sobel", &[(9, "a")]), T0);
     assert_eq!(state.census(T0).in_flight, 0);
-    state.end(second.replica, T0);
-    state.end(first.replica, T0);
+    state.end(second.assignment, T0);
+    state.end(first.assignment, T0);
     assert_eq!(state.census(T0).in_flight, 0, "what is gone ends once");
     assert_eq!(ports(&choose(&mut state, "sobel", T0).unwrap()), [9]);
     state.remove_function(&name("sobel"), T0);
@@ -199,7 +279,7 @@ fn too_many_waiting_requests_no_replica_and_no_function_are_told_apart() {
     state.set_function(&name("sobel"), &limited, T0);
     let taken: Vec<_> = (0..3).map(|_| choose(&mut state, "sobel", T0).unwrap()).collect();
     assert_eq!(choose(&mut state, "sobel", T0), Err(Refusal::TooManyWaiting));
-    state.end(taken[0].replica, T0);
+    state.end(taken[0].assignment, T0);
     assert!(choose(&mut state, "sobel", T0).is_ok());
     state.set_function(&name("matmul"), &function("matmul", &[]), T0);
     assert_eq!(choose(&mut state, "matmul", T0), Err(Refusal::NoEndpoint));
@@ -209,8 +289,8 @@ fn too_many_waiting_requests_no_replica_and_no_function_are_told_apart() {
 fn a_replica_that_the_gateway_went_past_is_avoided_for_a_while() {
     let mut state = two_nodes();
     let choice = choose(&mut state, "sobel", T0).unwrap();
-    let other = state.served(choice.replica, address(2), T0);
-    assert_ne!(other, choice.replica);
+    let other = state.served(choice.assignment, address(2), T0);
+    assert_ne!(other, choice.assignment);
     assert_eq!((state.in_flight_at(address(1)), state.in_flight_at(address(2))), (0, 1));
     assert_eq!(ports(&choose(&mut state, "sobel", T0).unwrap()), [2]);
     let later = T0 + AVOIDED_FOR;
@@ -228,14 +308,14 @@ proptest! {
         steps in prop::collection::vec((0_u8..6, 0_usize..8, 0_u64..3_000), 0..80),
     ) {
         let mut state = two_nodes();
-        let (mut now, mut held, mut seq) = (T0, Vec::<ReplicaId>::new(), 1);
+        let (mut now, mut held, mut seq) = (T0, Vec::<Assignment>::new(), 1);
         for (what, which, later) in steps {
             now += Millis(later);
             match what {
                 0 | 1 => {
                     let function = if which % 2 == 0 { "sobel" } else { "matmul" };
                     let choice = choose(&mut state, function, now);
-                    held.extend(choice.map(|choice| choice.replica));
+                    held.extend(choice.map(|choice| choice.assignment));
                 }
                 2 if !held.is_empty() => {
                     let replica = held.swap_remove(which % held.len());
@@ -252,14 +332,18 @@ proptest! {
                 }
                 _ => {
                     let all = [(1, "a"), (2, "b")];
-                    let replicas = &all[..1 + which % 2];
-                    state.set_function(&name("sobel"), &function("sobel", replicas), now);
-                    held.retain(|replica| state.replicas.contains_key(replica));
+                    let mut changed = function("sobel", &all[..1 + which % 2]);
+                    let boards: [&[&str]; 4] = [&[], &["board-0"], &["board-0", "board-1"], &["board-1"]];
+                    changed.replicas[0].boards = boards[which / 2].iter().map(|board| (*board).into()).collect();
+                    state.set_function(&name("sobel"), &changed, now);
+                    held.retain(|held| state.replicas.contains_key(&held.replica));
                 }
             }
             prop_assert_eq!(state.census(now).in_flight, held.len());
             let of_functions: usize = state.functions.values().map(|function| function.in_flight).sum();
             prop_assert_eq!(of_functions, held.len());
+            let of_uses = |entry: &ReplicaEntry| entry.boards.iter().map(|used| used.in_flight).sum::<usize>();
+            prop_assert!(state.replicas.values().all(|entry| of_uses(entry) == entry.in_flight));
             let of_boards: usize = state.boards.values().map(|board| board.tracked.in_flight()).sum();
             prop_assert_eq!(of_boards, held.len());
         }

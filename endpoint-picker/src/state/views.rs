@@ -1,7 +1,7 @@
 //! What the picker knows, for people and their tools.
 
 use super::recent::Pick;
-use super::{BoardEntry, FunctionEntry, ReplicaEntry, State};
+use super::{FunctionEntry, ReplicaEntry, State};
 use crate::function::FunctionName;
 use fpga_cluster::replicas::apportion;
 use fpga_cluster::router::SlotState;
@@ -20,6 +20,12 @@ impl State {
         let mut names: Vec<(&FunctionName, &FunctionEntry)> = self.functions.iter().collect();
         names.sort_unstable_by_key(|(name, _)| *name);
         names.into_iter().map(|(name, function)| self.view(name, function, &recommended, now)).collect()
+    }
+
+    /// A function as it is, without a recommendation; `None` if nobody knows it.
+    #[must_use]
+    pub fn function(&self, name: &FunctionName, now: MonotonicTime) -> Option<FunctionView> {
+        Some(self.view(name, self.functions.get(name)?, &HashMap::new(), now))
     }
 
     /// A function with its last picks; `None` if nobody knows the function.
@@ -67,43 +73,43 @@ impl State {
             in_flight: function.in_flight,
             per_second: function.demand.per_second(now),
             mean_in_flight: function.demand.mean_in_flight(now),
+            recent_in_flight: function.recent.mean_in_flight(now),
             recommended_replicas: recommended.get(name).copied().unwrap_or(1),
             replicas,
         }
     }
 
     fn replica(&self, replica: &ReplicaEntry, now: MonotonicTime) -> ReplicaView {
-        let board = replica.board.and_then(|id| self.boards.get(&id));
-        let fresh = board.filter(|board| board.fresh_until > now);
-        let view = fresh.map(|board| board.tracked.board());
-        let idle = || {
-            let slots = view.iter().flat_map(|board| board.slots);
-            slots.filter(|slot| slot.state == SlotState::Idle)
-        };
+        let boards = || replica.boards.iter().filter_map(|used| self.boards.get(&used.board));
+        let names: Vec<&str> = boards().map(|board| board.name.device.as_ref()).collect();
+        let fresh = boards().filter(|board| board.fresh_until > now);
+        let views: Vec<_> = fresh.map(|board| board.tracked.board()).collect();
+        let slots = || views.iter().flat_map(|board| board.slots);
+        let idle = || slots().filter(|slot| slot.state == SlotState::Idle);
         let wanted = |slot: &&_| replica.bitstream.is_some() && resident(slot) == replica.bitstream;
         ReplicaView {
             address: replica.replica.address,
             node: replica.replica.node.as_deref().map(str::to_owned),
-            board: board.map(device_of),
-            fresh: fresh.is_some(),
+            board: (!names.is_empty()).then(|| names.join(",")),
+            fresh: !views.is_empty(),
             in_flight: replica.in_flight,
-            slots: view.map_or(0, |board| board.slots.len()),
+            slots: slots().count(),
             idle_with_bitstream: idle().filter(wanted).count(),
             idle: idle().count(),
-            waiting: view.map_or(0, |board| board.waiting),
+            waiting: views.iter().map(|board| board.waiting).sum(),
         }
     }
 
     fn pick(&self, pick: &Pick, now: MonotonicTime) -> PickView {
         let outcome = match &pick.outcome {
             Ok(choice) => {
-                let replica = self.replicas.get(&choice.replica);
-                let board = replica.and_then(|replica| self.boards.get(&replica.board?));
+                let replica = self.replicas.get(&choice.assignment.replica);
+                let board = choice.assignment.board.and_then(|id| self.boards.get(&id));
                 OutcomeView::Picked {
                     basis: choice.basis.name().to_owned(),
                     endpoints: choice.endpoints.clone(),
                     node: replica.and_then(|replica| replica.replica.node.as_deref()).map(str::to_owned),
-                    board: board.map(device_of),
+                    board: board.map(|board| board.name.device.as_ref().into()),
                     in_flight: choice.in_flight,
                     waiting: choice.waiting,
                 }
@@ -112,10 +118,6 @@ impl State {
         };
         PickView { ago_ms: (now - pick.at).0, candidates: pick.candidates, outcome }
     }
-}
-
-fn device_of(board: &BoardEntry) -> String {
-    board.name.device.as_ref().into()
 }
 
 fn resident<B: Copy>(slot: &fpga_cluster::router::Slot<B>) -> Option<B> {

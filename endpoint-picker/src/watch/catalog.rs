@@ -17,6 +17,8 @@ use tracing::warn;
 
 /// Label of an EndpointSlice: the name of its Service.
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// Most boards of a pod; further ones in its annotation are ignored.
+const MOST_BOARDS: usize = 16;
 
 /// The objects of the API server that functions are made of.
 #[derive(Debug, Default)]
@@ -58,7 +60,7 @@ struct EndpointEntry {
 #[derive(Debug, PartialEq, Eq)]
 struct PodEntry {
     uid: Arc<str>,
-    board: Option<Arc<str>>,
+    boards: Vec<Arc<str>>,
     bitstream: Option<BitstreamId>,
     life: Life,
 }
@@ -103,7 +105,7 @@ impl Catalog {
                     address: endpoint.address,
                     pod: endpoint.pod.as_ref().map(|(_, uid)| Arc::clone(uid)),
                     node: endpoint.node.clone(),
-                    board: pod.and_then(|pod| pod.board.clone()),
+                    boards: pod.map_or_else(Vec::new, |pod| pod.boards.clone()),
                 };
                 replicas.insert(endpoint.address, replica);
             }
@@ -201,15 +203,14 @@ impl Catalog {
     /// Takes the metadata of a pod.
     pub fn pod(&mut self, pod: &ObjectMeta) {
         let key = (pod.namespace.clone().unwrap_or_default(), pod.name.clone().unwrap_or_default());
-        let board = annotation(pod, BOARDS_ANNOTATION).and_then(|boards| boards.split(',').next());
-        let board = board.map(str::trim).filter(|board| !board.is_empty()).map(Arc::from);
+        let boards = boards(pod);
         let bitstream = bitstream(pod);
-        let Some(uid) = pod.uid.as_deref().filter(|_| board.is_some() || bitstream.is_some()) else {
+        let Some(uid) = pod.uid.as_deref().filter(|_| !boards.is_empty() || bitstream.is_some()) else {
             // The pods of a cluster are many, and few have boards.
             return self.remove_pod(&key);
         };
         let life = if pod.deletion_timestamp.is_some() { Life::Ending } else { Life::Alive };
-        let entry = PodEntry { uid: uid.into(), board, bitstream, life };
+        let entry = PodEntry { uid: uid.into(), boards, bitstream, life };
         if self.pods.get(&key) != Some(&entry) {
             self.touch_pod(&key);
             self.pods.insert(key, entry);
@@ -258,6 +259,18 @@ fn entry(namespace: &str, endpoint: &Endpoint, port: u16) -> Option<EndpointEntr
 
 fn annotation<'m>(meta: &'m ObjectMeta, key: &str) -> Option<&'m str> {
     meta.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The boards that the annotation names, each once.
+fn boards(pod: &ObjectMeta) -> Vec<Arc<str>> {
+    let mut boards: Vec<Arc<str>> = Vec::new();
+    let names = annotation(pod, BOARDS_ANNOTATION).unwrap_or_default().split(',').map(str::trim);
+    for name in names.filter(|name| !name.is_empty()).take(MOST_BOARDS) {
+        if !boards.iter().any(|board| **board == *name) {
+            boards.push(name.into());
+        }
+    }
+    boards
 }
 
 /// The first bitstream that the annotation names.

@@ -7,8 +7,8 @@ use fpga_endpoint_picker::ext_proc::external_processor_client::ExternalProcessor
 use fpga_endpoint_picker::ext_proc::processing_request::Request as Said;
 use fpga_endpoint_picker::ext_proc::processing_response::Response as Answer;
 use fpga_endpoint_picker::ext_proc::{
-    BodySendMode, HeaderMap, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest,
-    ProcessingResponse, ProtocolConfiguration,
+    BodySendMode, HeaderMap, HeaderValue, HeaderValueOption, HttpBody, HttpHeaders, Metadata,
+    ProcessingRequest, ProcessingResponse, ProtocolConfiguration,
 };
 use prost::Message as _;
 use prost_types::value::Kind;
@@ -109,15 +109,25 @@ pub fn response_headers(end_of_stream: bool) -> ProcessingRequest {
     said(Said::ResponseHeaders(HttpHeaders { headers: Bytes::new(), end_of_stream }))
 }
 
-/// The endpoints in the answer's header.
-pub fn destination(answer: &Answer) -> String {
+/// The headers that an answer with endpoints sets.
+pub fn set_headers(answer: &Answer) -> Vec<(String, String)> {
     let Answer::RequestHeaders(answer) = answer else { panic!("no endpoint: {answer:?}") };
     let mutation = answer.response.as_ref().unwrap().header_mutation.as_ref().unwrap();
-    let [option] = mutation.set_headers.as_slice() else { panic!("{mutation:?}") };
-    let header = option.header.as_ref().unwrap();
-    assert_eq!((header.key.as_str(), header.value.as_str()), (DESTINATION, ""));
-    assert_eq!(option.append_action, 2, "a client's own header is overwritten");
-    String::from_utf8(header.raw_value.to_vec()).unwrap()
+    let header = |option: &HeaderValueOption| {
+        assert_eq!(option.append_action, 2, "a client's own header is overwritten");
+        let header = option.header.clone().unwrap();
+        assert_eq!(header.value, "");
+        (header.key, String::from_utf8(header.raw_value.to_vec()).unwrap())
+    };
+    mutation.set_headers.iter().map(header).collect()
+}
+
+/// The endpoints in the answer's only header.
+pub fn destination(answer: &Answer) -> String {
+    let headers = set_headers(answer);
+    let [(key, value)] = headers.as_slice() else { panic!("{headers:?}") };
+    assert_eq!(key, DESTINATION);
+    value.clone()
 }
 
 /// Status and headers of an immediate answer.

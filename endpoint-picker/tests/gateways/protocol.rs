@@ -1,8 +1,10 @@
 //! What the Endpoint Picker Protocol of the Gateway API Inference Extension demands.
 
-use crate::calls::{Call, destination, headers, refused, response_headers, subset, with_metadata};
+use crate::calls::{
+    Call, destination, headers, refused, response_headers, set_headers, subset, with_metadata,
+};
 use crate::served::{DEADLINE, Differs, FIRST, SECOND, Served};
-use fpga_endpoint_picker::exchange::{LB_NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE};
+use fpga_endpoint_picker::exchange::{BOARD, DESTINATION, LB_NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE};
 use fpga_endpoint_picker::metrics::Metrics;
 use fpga_endpoint_picker::picker::{Limits, Picker};
 use prometheus_client::registry::Registry;
@@ -35,6 +37,14 @@ async fn the_endpoint_picker_protocol_subset_is_kept_and_an_empty_one_is_503() {
         assert_eq!(refused(&ask("/function/sobel", hint).await).0, 503);
     }
     served.until_in_flight(0).await;
+}
+
+#[tokio::test]
+async fn a_replica_with_several_boards_is_told_which_one_to_use() {
+    let served = Served::with(Differs { boards: &["board-9", "board-0"], ..Differs::default() }).await;
+    let answer = served.call().await.ask(headers("/function/sobel")).await;
+    let expected = [(DESTINATION, format!("{FIRST},{SECOND}")), (BOARD, "board-0".to_owned())];
+    assert_eq!(set_headers(&answer), expected.map(|(key, value)| (key.to_owned(), value)));
 }
 
 #[tokio::test]

@@ -41,10 +41,12 @@ pub struct Differs {
     pub tls: Option<Arc<ServerTls>>,
     pub streams: Option<usize>,
     pub waiting: Option<usize>,
+    /// Boards of the first replica; the node's only one without any.
+    pub boards: &'static [&'static str],
 }
 
 pub fn replica(address: &str, node: &str) -> Replica {
-    Replica { address: address.parse().unwrap(), pod: None, node: Some(node.into()), board: None }
+    Replica { address: address.parse().unwrap(), pod: None, node: Some(node.into()), boards: Vec::new() }
 }
 
 pub fn node_state(loaded: &str) -> NodeState {
@@ -72,7 +74,13 @@ impl Served {
             let function = Function {
                 bitstream: Some(BitstreamId::Name("sobel".to_owned())),
                 max_waiting: None,
-                replicas: vec![replica(FIRST, "a"), replica(SECOND, "b")],
+                replicas: vec![
+                    Replica {
+                        boards: differs.boards.iter().map(|board| (*board).into()).collect(),
+                        ..replica(FIRST, "a")
+                    },
+                    replica(SECOND, "b"),
+                ],
             };
             state.set_function(&sobel(), &function, now);
             state.set_function(&FunctionName::new("default", "empty"), &Function::default(), now);

@@ -56,7 +56,7 @@ fn the_picks_that_are_remembered_are_bounded() {
     for number in 0..100 {
         let now = T0 + Millis(number);
         let choice = choose(&mut state, "sobel", now).unwrap();
-        state.end(choice.replica, now);
+        state.end(choice.assignment, now);
     }
     let picks = state.picks(&name("sobel"), 4.0, T0 + Millis(99)).unwrap().picks;
     assert_eq!((picks.len(), picks[0].ago_ms, picks[MOST_PICKS - 1].ago_ms), (MOST_PICKS, 0, 31));

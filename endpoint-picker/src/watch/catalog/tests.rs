@@ -37,10 +37,15 @@ fn catalog() -> Catalog {
     catalog
 }
 
-fn replicas(catalog: &Catalog, function: &str) -> Vec<(String, Option<String>)> {
+/// The replicas of a function, each with its boards.
+fn replicas(catalog: &Catalog, function: &str) -> Vec<(String, String)> {
     let found = catalog.function(&FunctionName::new("team", function)).unwrap_or_default();
-    let text = |replica: Replica| (replica.address.to_string(), replica.board.map(|board| board.to_string()));
+    let text = |replica: Replica| (replica.address.to_string(), replica.boards.join(","));
     found.replicas.into_iter().map(text).collect()
+}
+
+fn owned((address, boards): (&str, &str)) -> (String, String) {
+    (address.to_owned(), boards.to_owned())
 }
 
 #[test]
@@ -52,28 +57,36 @@ fn a_function_is_its_service_and_the_endpoints_that_are_ready() {
     assert_eq!(function.bitstream, Some(BitstreamId::Name("sobel".to_owned())));
     assert_eq!(function.max_waiting, Some(7));
     assert_eq!(function.replicas[0].node.as_deref(), Some("worker"));
-    assert_eq!(replicas(&catalog, "web"), [("10.0.0.1:8080".into(), None), ("10.0.0.2:8080".into(), None)]);
+    assert_eq!(replicas(&catalog, "web"), [("10.0.0.1:8080", ""), ("10.0.0.2:8080", "")].map(owned));
     catalog.service(&service("web", ""));
     catalog.slice(&slice("web-1", &[("a", true), ("bb", true), ("ccc", false)]));
     assert!(catalog.changed().is_empty(), "the same once more is no change");
 }
 
 #[test]
-fn a_pods_annotation_names_its_board_and_a_pod_that_ends_gets_nothing_more() {
+fn a_pods_annotation_names_its_boards_and_a_pod_that_ends_gets_nothing_more() {
     let mut catalog = catalog();
-    catalog.pod(&pod("a", "u-a", "board-1,board-2"));
+    catalog.pod(&pod("a", "u-a", "board-1, board-2,,board-1"));
     catalog.pod(&pod("bb", "u-other", "board-3"));
     assert!(!catalog.changed().is_empty());
     assert_eq!(
         replicas(&catalog, "web"),
-        [("10.0.0.1:8080".into(), Some("board-1".to_owned())), ("10.0.0.2:8080".into(), None)],
+        [("10.0.0.1:8080", "board-1,board-2"), ("10.0.0.2:8080", "")].map(owned),
         "the other annotation is that of another pod of the same name"
     );
     let mut ends = pod("a", "u-a", "board-1");
     ends.deletion_timestamp = of(json!("2026-01-01T00:00:00Z"));
     catalog.pod(&ends);
     assert_eq!(catalog.changed().len(), 1);
-    assert_eq!(replicas(&catalog, "web"), [("10.0.0.2:8080".into(), None)]);
+    assert_eq!(replicas(&catalog, "web"), [("10.0.0.2:8080", "")].map(owned));
+}
+
+#[test]
+fn no_annotation_makes_a_pod_have_boards_without_end() {
+    let mut catalog = catalog();
+    let boards: Vec<String> = (0..1_000).map(|number| format!("board-{number}")).collect();
+    catalog.pod(&pod("a", "u-a", &boards.join(",")));
+    assert_eq!(replicas(&catalog, "web")[0].1.split(',').count(), MOST_BOARDS);
 }
 
 #[test]
