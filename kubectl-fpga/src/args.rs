@@ -1,9 +1,13 @@
 //! Command line.
 
 use crate::bitstream::BitstreamArgs;
+use crate::bitstreams::BitstreamsArgs;
+use crate::boards::BoardsArgs;
 use crate::connection::ConnectArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
+use crate::functions::FunctionsArgs;
+use crate::moves::MovesArgs;
 use crate::nodes::NodesArgs;
 use crate::route::RouteArgs;
 use crate::top::TopArgs;
@@ -15,6 +19,8 @@ const EXAMPLES: &str = "Examples:
   kubectl fpga top --watch               # the busiest ones, every two seconds
   kubectl fpga explain default/sobel-7   # why the pod went where it did
   kubectl fpga route default/sobel       # where the function's requests went, and why
+  kubectl fpga boards                    # who has which board
+  kubectl fpga moves                     # which pods were moved, and why
   kubectl fpga doctor                    # what is wrong, and how to mend it
 Put the program `kubectl-fpga` into a folder of your PATH, and kubectl finds it.";
 
@@ -43,6 +49,18 @@ enum Command {
     /// The busiest nodes or devices, or the replicas of functions with the most requests in flight.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(TopArgs),
+    /// Every board with the pods that have it.
+    #[command(after_help = crate::boards::EXAMPLES)]
+    Boards(BoardsArgs),
+    /// The workloads whose pods have boards, or wait for them.
+    #[command(after_help = crate::functions::EXAMPLES)]
+    Functions(FunctionsArgs),
+    /// The Bitstreams, where they are valid and resident, and how many pods use them.
+    #[command(after_help = crate::bitstreams::EXAMPLES)]
+    Bitstreams(BitstreamsArgs),
+    /// Which pods were moved off their node, or had better be, and why.
+    #[command(after_help = crate::moves::EXAMPLES)]
+    Moves(MovesArgs),
     /// Makes, sends and reads artifacts of bitstreams.
     #[command(after_help = crate::bitstream::EXAMPLES)]
     Bitstream(BitstreamArgs),
@@ -65,6 +83,10 @@ impl Args {
                 Command::Nodes(args) => args.run(&connect).await,
                 Command::Route(args) => args.run(&connect).await,
                 Command::Top(args) => args.run(&connect).await,
+                Command::Boards(args) => args.run(&connect).await,
+                Command::Functions(args) => args.run(&connect).await,
+                Command::Bitstreams(args) => args.run(&connect).await,
+                Command::Moves(args) => args.run(&connect).await,
                 Command::Bitstream(args) => args.run(&connect).await,
                 Command::Doctor(args) => args.run(&connect).await,
             }
@@ -81,7 +103,18 @@ mod tests {
         use clap::CommandFactory as _;
         let mut command = Args::command();
         command.clone().debug_assert();
-        for subcommand in ["explain", "nodes", "route", "top", "doctor", "bitstream"] {
+        for subcommand in [
+            "explain",
+            "nodes",
+            "route",
+            "top",
+            "doctor",
+            "bitstream",
+            "bitstreams",
+            "boards",
+            "functions",
+            "moves",
+        ] {
             let help = command.find_subcommand_mut(subcommand).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:") && help.contains("kubectl fpga"), "{help}");
         }

@@ -12,7 +12,7 @@ use crate::part::Part;
 use crate::problem::{Grant, Problem};
 use crate::replicas::{self, Answered};
 use anyhow::{Result, bail};
-use fpga_core::names::BOARDS_ANNOTATION;
+use fpga_core::names::{BOARDS_ANNOTATION, BOARDS_REASON_ANNOTATION};
 use fpga_extender_api::Explanation;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -63,11 +63,15 @@ struct Explained {
 
 /// Where a pod is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Placed {
     /// The node; `None` if the pod is not bound or can't be read.
     node: Option<String>,
     /// The boards of its containers, comma-separated, as the node plugin wrote them; `None` if it wrote none.
     boards: Option<String>,
+    /// For each container a line with the reason for its boards, as the node plugin wrote them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    boards_reason: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,9 +133,13 @@ async fn placement_of(cluster: &Cluster, namespace: &str, name: &str) -> Result<
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
     let pod = pods.get_opt(name).await;
     let pod = pod.map_err(|error| Problem::of_api(&error, &cluster.server, "can't get the pod", &GET_POD))?;
-    Ok(pod.map(|pod| Placed {
-        node: pod.spec.and_then(|spec| spec.node_name),
-        boards: pod.metadata.annotations.and_then(|mut annotations| annotations.remove(BOARDS_ANNOTATION)),
+    Ok(pod.map(|pod| {
+        let mut annotations = pod.metadata.annotations.unwrap_or_default();
+        Placed {
+            node: pod.spec.and_then(|spec| spec.node_name),
+            boards: annotations.remove(BOARDS_ANNOTATION),
+            boards_reason: annotations.remove(BOARDS_REASON_ANNOTATION),
+        }
     }))
 }
 

@@ -319,7 +319,9 @@ fn state(view: &NodeView) -> Cell {
     }
 }
 
-fn list(names: &[String], most: usize) -> String {
+/// The first `most` names, and how many more there are.
+#[must_use]
+pub fn list(names: &[String], most: usize) -> String {
     let shown = names.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(",");
     match (names.len(), names.len().saturating_sub(most)) {
         (0, _) => "-".to_owned(),

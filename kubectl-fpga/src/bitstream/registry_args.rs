@@ -3,7 +3,7 @@
 use crate::connection::ConnectArgs;
 use anyhow::Result;
 use clap::Args;
-use fpga_artifacts::{Credentials, PlainHttp, Registry, RegistryOptions};
+use fpga_artifacts::{Credentials, Hosts, PlainHttp, Registry, RegistryOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ impl RegistryArgs {
                 plain_http: if self.plain_http { PlainHttp::Yes } else { PlainHttp::No },
                 ca: self.registry_ca.clone(),
                 credentials,
+                hosts: Hosts::Any,
                 timeout: Duration::from_secs(connect.timeout),
             },
         )?)

@@ -26,7 +26,12 @@ fn explanation(at: u64, scores: &[(&str, u32)]) -> Explanation {
 fn text(node: Option<&str>, scores: &[(&str, u32)]) -> String {
     let told = Told { replica: "r1".into(), explanation: explanation(1_760_000_000_000, scores) };
     let (namespace, pod, others) = ("d".into(), "p".into(), BTreeMap::new());
-    let placed = Placed { node: node.map(str::to_owned), boards: node.map(|_| "dm0,dm1".to_owned()) };
+    let placed = Placed {
+        node: node.map(str::to_owned),
+        boards: node.map(|_| "dm0,dm1".to_owned()),
+        boards_reason: node
+            .map(|_| "main: dm0 (bitstream loaded, 1 % used, 0 containers)\nside: dm1".to_owned()),
+    };
     Explained { namespace, pod, placed, told, others }.text(false, Colours::Off)
 }
 
@@ -36,7 +41,7 @@ fn every_term_is_shown_in_the_final_order_and_who_could_outvote_us() {
     for part in [
         "asks for   vendor intel, platform PoCL, 2 boards, boards used for 90 % at most, 1 slots at least, bitstreams sobel, loaded bitstreams mm",
         "decided    2025-10-09T08:53:20.000Z by r1",
-        "is on      n1, boards dm0,dm1",
+        "is on      n1, boards dm0,dm1\n    main: dm0 (bitstream loaded, 1 % used, 0 containers)\n    side: dm1\n",
         "1 of 2 nodes passed",
         "board: n9",
         "LOCALITY×1  USAGE×2",

@@ -30,6 +30,11 @@ impl Explained {
             Some(boards) => format!("  is on      {node}, boards {boards}"),
             None => format!("  is on      {node}"),
         });
+        let reasons = self.placed.boards_reason.as_deref().unwrap_or_default();
+        for reason in reasons.lines() {
+            // Whoever may change the pod may have written it.
+            line(format!("    {}", reason.replace(char::is_control, " ")));
+        }
         for (replica, at) in &self.others {
             line(format!("  (before that {} by {replica})", date(*at)));
         }

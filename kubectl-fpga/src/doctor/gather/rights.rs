@@ -11,10 +11,17 @@ use kube::Api;
 use kube::api::PostParams;
 
 /// The rights that are needed.
-const NEEDED: [Needed; 11] = [
+const NEEDED: [Needed; 12] = [
     ("fpga-scheduler-extender", "list", "", "nodes", "It never gets ready: it knows no nodes."),
     ("fpga-scheduler-extender", "watch", "", "nodes", "It never gets ready: it knows no nodes."),
     ("fpga-scheduler-extender", "get", "", "nodes", "It may fail to follow the nodes."),
+    (
+        "fpga-scheduler-extender",
+        "patch",
+        "",
+        "nodes",
+        "Pods that wait for a Bitstream are tried again minutes after it has come.",
+    ),
     ("fpga-scheduler-extender", "list", "", "pods", NO_PODS),
     ("fpga-scheduler-extender", "watch", "", "pods", NO_PODS),
     ("fpga-scheduler-extender", "get", "", "pods", "It may fail to follow the pods."),

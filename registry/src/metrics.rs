@@ -1,0 +1,97 @@
+//! The metrics at `/metrics`.
+
+use fpga_cluster::moves::Held;
+use fpga_net::label_texts;
+use fpga_registry_api::MoveOutcome;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: OutcomeLabel,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HeldLabels {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum OutcomeLabel {
+    Suggested,
+    Begun,
+    Evicted,
+    Ended,
+    GivenUp,
+}
+
+label_texts! {
+    OutcomeLabel {
+        Suggested => "suggested",
+        Begun => "begun",
+        Evicted => "evicted",
+        Ended => "ended",
+        GivenUp => "given_up",
+    }
+}
+
+/// The metrics of the registry.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    /// 1 on the replica that leads.
+    pub leads: Gauge,
+    /// Errors of the watches on the API server.
+    pub watch_errors: Counter,
+    /// Statuses of Bitstreams that were written.
+    pub status_writes: Counter,
+    /// Writes that the API server refused or did not answer.
+    pub write_errors: Counter,
+    moves: Family<OutcomeLabels, Counter>,
+    held: Family<HeldLabels, Gauge>,
+}
+
+impl Metrics {
+    /// Metrics that `registry` shows.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let Self { leads, watch_errors, status_writes, write_errors, moves, held } = &metrics;
+        registry.register("leads", "1 on the replica that leads, 0 on others", leads.clone());
+        registry.register("watch_errors", "Errors of the watches on the API server", watch_errors.clone());
+        registry.register("status_writes", "Statuses of Bitstreams that were written", status_writes.clone());
+        registry.register(
+            "write_errors",
+            "Writes that the API server refused or did not answer",
+            write_errors.clone(),
+        );
+        registry.register("moves", "Moves by what became of them", moves.clone());
+        registry.register(
+            "held_moves",
+            "Pods that had better be elsewhere and stay for now, by the reason",
+            held.clone(),
+        );
+        metrics
+    }
+
+    /// Counts a move that has come to this.
+    pub fn moved(&self, outcome: &MoveOutcome) {
+        let outcome = match outcome {
+            MoveOutcome::Suggested => OutcomeLabel::Suggested,
+            MoveOutcome::Begun => OutcomeLabel::Begun,
+            MoveOutcome::Evicted => OutcomeLabel::Evicted,
+            MoveOutcome::Ended => OutcomeLabel::Ended,
+            MoveOutcome::GivenUp(_) => OutcomeLabel::GivenUp,
+        };
+        self.moves.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    /// Shows why pods stay.
+    pub fn held<'h>(&self, held: impl Iterator<Item = &'h Held>) {
+        self.held.clear();
+        for held in held {
+            self.held.get_or_create(&HeldLabels { reason: held.name() }).inc();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the API server says of the workloads of pods that had better be elsewhere. It is asked now, since moves are few
+//! and a watch on all workloads would cost more.
+
+use super::found::Found;
+use anyhow::{Context as _, Result};
+use fpga_cluster::moves::{Candidate, Deployment, Disruption, Readiness, Rollout, Workload};
+use fpga_registry_api::{Controller, FpgaPod, MoveRecord};
+use k8s_openapi::api::apps::v1::{Deployment as KubeDeployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ListParams;
+use kube::core::{Selector, SelectorExt as _};
+use kube::{Api, Client};
+use std::collections::BTreeMap;
+
+/// A pod that had better be elsewhere, with all that decides whether it is moved.
+#[derive(Debug)]
+pub(super) struct Judged<'p> {
+    pub pod: &'p FpgaPod,
+    pub candidate: Candidate,
+    /// The pod's Deployment, if it has one.
+    pub deployment: Option<NamedDeployment>,
+}
+
+/// A Deployment for records and events.
+#[derive(Debug, Clone)]
+pub(super) struct NamedDeployment {
+    pub name: String,
+    pub uid: String,
+    pub ready: u32,
+    pub wanted: u32,
+    rollout: Rollout,
+}
+
+/// Asks the API server for the workloads and disruption budgets of the pods.
+pub(super) async fn judge<'p>(client: &Client, found: Vec<Found<'p>>) -> Result<Vec<Judged<'p>>> {
+    let mut deployments: BTreeMap<String, Option<NamedDeployment>> = BTreeMap::new();
+    let mut budgets: BTreeMap<String, Vec<PodDisruptionBudget>> = BTreeMap::new();
+    let mut judged = Vec::with_capacity(found.len());
+    for Found { pod, cause } in found {
+        let replica_set = pod.controller.as_ref().filter(|controller| controller.kind == "ReplicaSet");
+        let deployment = match replica_set {
+            None => None,
+            Some(controller) => match deployments.get(&controller.uid) {
+                Some(known) => known.clone(),
+                None => {
+                    let asked = deployment(client, &pod.namespace, controller).await?;
+                    deployments.insert(controller.uid.clone(), asked.clone());
+                    asked
+                }
+            },
+        };
+        let readiness = if pod.is_ready { Readiness::Ready } else { Readiness::NotReady };
+        // Budgets count Ready pods. What they say of others the API server decides at the eviction.
+        let disruption = match readiness {
+            Readiness::NotReady => Disruption::Allowed,
+            Readiness::Ready => {
+                if !budgets.contains_key(&pod.namespace) {
+                    let api: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &pod.namespace);
+                    let all = api.list(&ListParams::default()).await.context("disruption budgets")?;
+                    budgets.insert(pod.namespace.clone(), all.items);
+                }
+                disruption(budgets.get(&pod.namespace).map(Vec::as_slice).unwrap_or_default(), pod)
+            }
+        };
+        let workload = match &deployment {
+            Some(NamedDeployment { uid, ready, rollout, .. }) => {
+                Workload::Deployment(Deployment { uid: uid.clone(), rollout: *rollout, ready: *ready })
+            }
+            None => Workload::Other { kind: pod.controller.as_ref().map(|owner| owner.kind.clone()) },
+        };
+        let candidate = Candidate { pod: pod.uid.clone(), cause, readiness, workload, disruption };
+        judged.push(Judged { pod, candidate, deployment });
+    }
+    Ok(judged)
+}
+
+/// The Deployment of a ReplicaSet; `None` if it has none.
+async fn deployment(
+    client: &Client,
+    namespace: &str,
+    replica_set: &Controller,
+) -> Result<Option<NamedDeployment>> {
+    let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
+    let set = sets.get_metadata_opt(&replica_set.name).await.context("the pod's ReplicaSet")?;
+    let Some(set) = set.filter(|set| set.metadata.uid.as_ref() == Some(&replica_set.uid)) else {
+        return Ok(None);
+    };
+    let mut owners = set.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == "Deployment");
+    let Some(owner) = owner else { return Ok(None) };
+    let deployments: Api<KubeDeployment> = Api::namespaced(client.clone(), namespace);
+    let found = deployments.get_opt(&owner.name).await.context("the pod's Deployment")?;
+    Ok(found.filter(|found| found.metadata.uid.as_ref() == Some(&owner.uid)).map(|found| named(&found)))
+}
+
+fn named(deployment: &KubeDeployment) -> NamedDeployment {
+    let (metadata, status) = (&deployment.metadata, deployment.status.clone().unwrap_or_default());
+    let wanted = wanted(deployment);
+    let updated = status.updated_replicas.unwrap_or(0);
+    let is_seen = status.observed_generation == metadata.generation;
+    let is_complete =
+        is_seen && i64::from(updated) >= i64::from(wanted) && status.replicas.unwrap_or(0) <= updated;
+    NamedDeployment {
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        ready: count(status.ready_replicas),
+        wanted,
+        rollout: if is_complete { Rollout::Complete } else { Rollout::Underway },
+    }
+}
+
+/// The number of pods that the Deployment should have.
+fn wanted(deployment: &KubeDeployment) -> u32 {
+    count(Some(deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)))
+}
+
+fn count(number: Option<i32>) -> u32 {
+    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+fn disruption(budgets: &[PodDisruptionBudget], pod: &FpgaPod) -> Disruption {
+    let selects = |budget: &&PodDisruptionBudget| {
+        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
+        // A selector that can't be understood may select the pod.
+        selector.is_some_and(|selector| Selector::try_from(selector).is_ok_and(|s| s.matches(&pod.labels)))
+    };
+    let forbids = |budget: &&PodDisruptionBudget| {
+        let status = budget.status.as_ref();
+        let is_seen = status.and_then(|status| status.observed_generation) == budget.metadata.generation;
+        !is_seen || status.and_then(|status| status.disruptions_allowed).unwrap_or(0) < 1
+    };
+    match budgets.iter().filter(selects).find(forbids) {
+        Some(budget) => Disruption::Forbidden(budget.metadata.name.clone().unwrap_or_default()),
+        None => Disruption::Allowed,
+    }
+}
+
+/// Whether all replicas of the Deployment of a move are Ready without the moved pod, or there is no such Deployment.
+pub(super) async fn has_recovered(client: &Client, record: &MoveRecord) -> Result<bool> {
+    let deployments: Api<KubeDeployment> = Api::namespaced(client.clone(), &record.namespace);
+    let found = deployments.get_opt(&record.workload).await.context("the Deployment of a move")?;
+    let Some(found) = found.filter(|found| is(&found.metadata, &record.workload_uid)) else {
+        return Ok(true);
+    };
+    let selector = found.spec.as_ref().map(|spec| spec.selector.clone()).unwrap_or_default();
+    let Ok(selector) = Selector::try_from(selector) else { return Ok(false) };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &record.namespace);
+    // Asked now, since controllers count behind.
+    let pods = pods.list(&ListParams::default().labels_from(&selector)).await.context("pods of a move")?;
+    let ready = pods.items.iter().filter(|pod| {
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let is_ready = conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True");
+        is_ready && pod.metadata.deletion_timestamp.is_none() && !is(&pod.metadata, &record.pod_uid)
+    });
+    Ok(ready.count() >= wanted(&found) as usize)
+}
+
+fn is(object: &ObjectMeta, uid: &str) -> bool {
+    object.uid.as_deref() == Some(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn rollout(change: impl FnOnce(&mut Value)) -> Rollout {
+        let mut deployment = json!({
+            "metadata": {"name": "sobel", "uid": "d", "generation": 3},
+            "spec": {"replicas": 2, "selector": {}, "template": {}},
+            "status": {"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 1},
+        });
+        change(&mut deployment);
+        named(&serde_json::from_value(deployment).unwrap()).rollout
+    }
+
+    #[test]
+    fn a_deployment_is_rolling_out_until_all_pods_are_of_its_newest_version() {
+        assert_eq!(rollout(|_| {}), Rollout::Complete, "a pod that is not Ready is no rollout");
+        for (what, path, value) in [
+            ("a change that its controller has not seen", "/status/observedGeneration", 2),
+            ("a pod that is missing", "/status/updatedReplicas", 1),
+            ("a pod of an older version", "/status/replicas", 3),
+            ("a larger number of pods", "/spec/replicas", 4),
+        ] {
+            let found = rollout(|deployment| *deployment.pointer_mut(path).unwrap() = json!(value));
+            assert_eq!(found, Rollout::Underway, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_budget_forbids_what_it_selects_and_has_no_disruption_left_for() {
+        let pod = |app: &str| {
+            let pod = json!({
+                "metadata": {"namespace": "shop", "name": "p", "uid": "p", "labels": {"app": app},
+                             "annotations": {"fpga-scheduling.io/bitstreams": "sobel"}},
+                "spec": {"containers": []},
+            });
+            FpgaPod::of(&serde_json::from_value(pod).unwrap()).unwrap()
+        };
+        let budget = |selector: Value, seen: i64, allowed: i32| -> PodDisruptionBudget {
+            let budget = json!({
+                "metadata": {"name": "web", "generation": 2},
+                "spec": {"selector": selector},
+                "status": {"observedGeneration": seen, "disruptionsAllowed": allowed, "currentHealthy": 2,
+                           "desiredHealthy": 1, "expectedPods": 2},
+            });
+            serde_json::from_value(budget).unwrap()
+        };
+        let selector = json!({"matchLabels": {"app": "sobel"}});
+        let forbidden = Disruption::Forbidden("web".into());
+        for (what, budget, app, expected) in [
+            ("one left", budget(selector.clone(), 2, 1), "sobel", Disruption::Allowed),
+            ("none left", budget(selector.clone(), 2, 0), "sobel", forbidden.clone()),
+            ("another's", budget(selector.clone(), 2, 0), "mm", Disruption::Allowed),
+            ("not counted yet", budget(selector, 1, 1), "sobel", forbidden.clone()),
+            ("all pods", budget(json!({}), 2, 0), "mm", forbidden),
+        ] {
+            assert_eq!(disruption(&[budget], &pod(app)), expected, "{what}");
+        }
+    }
+}
