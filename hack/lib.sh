@@ -30,9 +30,10 @@ install_debian() {
     [ -z "$missing" ] || fail "still missing after the installation: $missing"
 }
 
-# unpack_debian LABEL PACKAGE FILE FOLDER: puts one file of Debian's package into FOLDER. The package is not installed.
+# unpack_debian LABEL PACKAGE FOLDER FILE...: puts files of Debian's package into FOLDER. The package is not installed.
 unpack_debian() {
-    local label=$1 package=$2 file=$3 folder=$4 new
+    local label=$1 package=$2 folder=$3 new file
+    shift 3
     command -v apt-get >/dev/null || fail "$label: there is no apt-get here, which would get Debian's package $package"
     say "$label: from Debian's package $package"
     new=$(mktemp -d "$folder/new.XXXXXX")
@@ -41,6 +42,6 @@ unpack_debian() {
     download || { [ "$(id -u)" = 0 ] && apt-get update >"$new/log" 2>&1 && download; } ||
         { tail -n 20 "$new/log" >&2; fail "apt-get can't download $package"; }
     dpkg-deb --extract "$new/$package"_*.deb "$new/tree"
-    cp --dereference "$new/tree/$file" "$folder/"
+    for file in "$@"; do cp --dereference --remove-destination "$new/tree/$file" "$folder/"; done
     rm -r "$new"
 }

@@ -38,3 +38,4 @@ render pocl pocl
 render label-node label-node
 render cluster-scheduler pocl cluster-scheduler
 render router pocl router
+render registry pocl registry

@@ -9,4 +9,4 @@ readonly loader=ld-musl-$(uname -m).so.1
 
 [ ! -x "build/musl/$loader" ] || exit 0
 mkdir -p build/musl
-unpack_debian musl musl "lib/$loader" "$PWD/build/musl"
+unpack_debian musl musl "$PWD/build/musl" "lib/$loader"

@@ -30,6 +30,8 @@ const LINKED_BY_POCL: [&str; 9] = [
     "libm.so.6",
     "libmvec.so.1",
 ];
+/// Certificate authorities, on Debian by the package ca-certificates.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Root. What lies below the kubelet's folders and in the folder of tokens is root's.
 const ROOT: &str = "0:0";
 /// The user of device managers, who are let in by their group: no user of a system.
@@ -46,6 +48,8 @@ pub enum Shipped {
     NodePlugin,
     /// The endpoint picker.
     EndpointPicker,
+    /// The registry.
+    Registry,
     /// The device manager with PoCL, and all that PoCL needs to build kernels.
     DeviceManagerPocl,
     /// An unmodified kube-scheduler, for nodes that reach no registry.
@@ -82,11 +86,12 @@ pub struct Parts {
 
 impl Shipped {
     /// The images that the chart installs.
-    pub const OURS: [Self; 5] = [
+    pub const OURS: [Self; 6] = [
         Self::SchedulerExtender,
         Self::Collector,
         Self::NodePlugin,
         Self::EndpointPicker,
+        Self::Registry,
         Self::DeviceManagerPocl,
     ];
 
@@ -98,6 +103,7 @@ impl Shipped {
             Self::Collector => "fpga-collector",
             Self::NodePlugin => "fpga-node-plugin",
             Self::EndpointPicker => "fpga-endpoint-picker",
+            Self::Registry => "fpga-registry",
             Self::DeviceManagerPocl => "fpga-device-manager-pocl",
             Self::KubeScheduler => "kube-scheduler",
         }
@@ -125,6 +131,8 @@ impl Shipped {
         let base = match self {
             // Folders that the kubelet makes are root's: a container that starts before the collector gives them away.
             Self::Collector => base.of_this_machine(["/bin/chown".into()])?,
+            // It fetches bitstreams by https.
+            Self::NodePlugin => base.file(AUTHORITIES, AUTHORITIES),
             _ => base,
         };
         let top = FileTree::new().file(&entrypoint, of_this_machine);
@@ -149,6 +157,7 @@ impl Shipped {
             Self::Collector => "Measures what the boards of a node do",
             Self::NodePlugin => "Gives containers boards, a token for them, and the OpenCL client library",
             Self::EndpointPicker => "Sends requests to the replica whose board has the bitstream",
+            Self::Registry => "Counts who uses bitstreams, and moves pods off lost boards",
             Self::DeviceManagerPocl => "Shares a board that PoCL emulates between pods",
             Self::KubeScheduler => "kube-scheduler, unmodified",
         }

@@ -1,8 +1,13 @@
-{{/* Envoy's configuration: chart/envoy.yaml, or router.envoy.config, with what router.domain, router.tlsSecret and router.envoy.memoryMiB say. */}}
+{{/* Envoy's configuration: chart/envoy.yaml, or router.envoy.config, with what router.domain, router.tlsSecret, router.replicas and
+router.envoy.memoryMiB say. */}}
 {{- define "envoyConfiguration" -}}
 {{- $router := .Values.router }}
 {{- $heap := div (mul (int64 $router.envoy.memoryMiB) 1048576 4) 5 | toString }}
 {{- $text := $router.envoy.config | default (.Files.Get "envoy.yaml") | replace "max_heap_size_bytes: 429496729" (printf "max_heap_size_bytes: %s" $heap) }}
+{{- if gt (int $router.replicas) 1 }}
+{{- $all := printf "{ address: fpga-endpoint-picker.%s.svc, port_value: 9470 }" .Release.Namespace }}
+{{- $text = replace "{ address: 127.0.0.1, port_value: 9470 }" $all $text }}
+{{- end }}
 {{- if or $router.domain $router.tlsSecret }}
 {{- $config := fromYaml $text }}
 {{- $chain := index (index $config.static_resources.listeners 0).filter_chains 0 }}
