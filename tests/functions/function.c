@@ -1,16 +1,10 @@
 /* See function.h. */
-#define _GNU_SOURCE
 #include "function.h"
+#include "workers.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { MAX_WORKERS = 64 };
 
 size_t round_up(size_t size, size_t group)
 {
@@ -101,15 +95,34 @@ void function_run(struct function *f, const struct job *job, struct reply *reply
     reply_bytes(reply, job->content_type, f->result, size);
 }
 
-static int serve(const char *name, int listener, http_handler handler)
+/* What a function's processes serve. */
+struct service {
+    http_handler handle;
+    /* Served before any other request; length 0: none. */
+    const uint8_t *first;
+    size_t first_length;
+};
+
+static bool serve_first(const char *name, const struct service *service, struct function *f)
 {
+    struct reply reply = { 0 };
+    if (service->first_length > 0)
+        service->handle(f, service->first, service->first_length, &reply);
+    if (reply.status != 0 && reply.status != 200)
+        fprintf(stderr, "%s: the first request failed: %s", name, reply.message);
+    return reply.status == 0 || reply.status == 200;
+}
+
+static int serve(const char *name, int listener, const void *context)
+{
+    const struct service *service = context;
     struct function f = { 0 };
     for (int i = 0; i < MAX_INPUTS; i++)
         f.inputs[i].flags = CL_MEM_READ_ONLY;
     f.output.flags = CL_MEM_WRITE_ONLY;
     int status = 1;
-    if (ocl_open(&f.ocl) && (f.kernel = ocl_kernel(&f.ocl, name)) != NULL)
-        status = http_serve(name, listener, &f.ocl, handler, &f);
+    if (ocl_open(&f.ocl) && (f.kernel = ocl_kernel(&f.ocl, name)) != NULL && serve_first(name, service, &f))
+        status = http_serve(name, listener, &f.ocl, service->handle, &f);
     for (int i = 0; i < MAX_INPUTS; i++)
         ocl_buffer_release(&f.inputs[i]);
     ocl_buffer_release(&f.output);
@@ -120,64 +133,13 @@ static int serve(const char *name, int listener, http_handler handler)
     return status;
 }
 
-/* Ends all workers, and returns 0 if none of them failed. */
-static int end_workers(const pid_t *workers, int count, int status)
+int function_main(const char *name, http_handler handle)
 {
-    for (int i = 0; i < count; i++)
-        kill(workers[i], SIGTERM);
-    int ended = 0;
-    while (wait(&ended) > 0)
-        if (!WIFEXITED(ended) || WEXITSTATUS(ended) != 0)
-            status = 1;
-    return status;
+    return function_main_after(name, handle, NULL, 0);
 }
 
-/* Serves in several processes, each with a session of its own, until a signal or until one of them ends. */
-static int serve_in_workers(const char *name, int listener, http_handler handler, int count)
+int function_main_after(const char *name, http_handler handle, const uint8_t *first, size_t length)
 {
-    pid_t workers[MAX_WORKERS];
-    pid_t parent = getpid();
-    sigset_t awaited;
-    sigemptyset(&awaited);
-    sigaddset(&awaited, SIGTERM);
-    sigaddset(&awaited, SIGINT);
-    for (int i = 0; i < count; i++) {
-        workers[i] = fork();
-        if (workers[i] == 0) {
-            /* A worker never outlives its parent, however that ends. */
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            return getppid() == parent ? serve(name, listener, handler) : 1;
-        }
-        if (workers[i] < 0) {
-            perror(name);
-            return end_workers(workers, i, 1);
-        }
-    }
-    sigaddset(&awaited, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &awaited, NULL);
-    int got = 0;
-    /* A worker that ended before the signal was blocked is found by the first wait. */
-    bool is_lost = waitpid(-1, NULL, WNOHANG) != 0;
-    if (!is_lost)
-        sigwait(&awaited, &got);
-    return end_workers(workers, count, is_lost || got == SIGCHLD ? 1 : 0);
-}
-
-int function_main(const char *name, http_handler handler)
-{
-    const char *text = getenv("WORKERS");
-    char *end = NULL;
-    long workers = text != NULL && text[0] != '\0' ? strtol(text, &end, 10) : 1;
-    if (workers < 1 || workers > MAX_WORKERS || (end != NULL && *end != '\0')) {
-        fprintf(stderr, "%s: WORKERS=%s is no number from 1 to %d\n", name, text, MAX_WORKERS);
-        return 1;
-    }
-    http_hold_signals();
-    int listener = http_bind(name);
-    if (listener < 0)
-        return 1;
-    int status = workers == 1 ? serve(name, listener, handler)
-                              : serve_in_workers(name, listener, handler, (int)workers);
-    close(listener);
-    return status;
+    const struct service service = { handle, first, length };
+    return workers_main(name, serve, &service);
 }

@@ -1,4 +1,4 @@
-/* What the four functions have in common: one kernel over one or two inputs and one output.
+/* What the functions with a single kernel have in common: one launch over one or two inputs and one output.
  * The kernel's arguments are the inputs, the output, then 32-bit numbers. */
 #ifndef FUNCTIONS_FUNCTION_H
 #define FUNCTIONS_FUNCTION_H
@@ -36,7 +36,9 @@ struct job {
 };
 
 /* Opens the device, creates the kernel and serves; for main to return. */
-int function_main(const char *name, http_handler handler);
+int function_main(const char *name, http_handler handle);
+/* The same, after each worker has served a first request by itself: a runtime does much only once. */
+int function_main_after(const char *name, http_handler handle, const uint8_t *first, size_t length);
 /* Runs the job and fills the reply with its output or with the error. */
 void function_run(struct function *f, const struct job *job, struct reply *reply);
 

@@ -15,6 +15,7 @@ static void handle(void *state, const uint8_t *input, size_t length, struct repl
         .output_size = OUTPUT,
         .dimensions = 1,
         .global = { items },
+        .local = { 1 },
         .content_type = "application/octet-stream",
     };
     function_run(state, &job, reply);
@@ -22,5 +23,6 @@ static void handle(void *state, const uint8_t *input, size_t length, struct repl
 
 int main(void)
 {
-    return function_main("hold", handle);
+    static const uint8_t one_item[INPUT] = { 1 };
+    return function_main_after("hold", handle, one_item, sizeof one_item);
 }

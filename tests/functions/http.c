@@ -290,6 +290,12 @@ static uint8_t *read_body(int fd, const struct request *request, struct reply *r
     return body;
 }
 
+/* The second and the third are those that OpenFaaS asks functions at. */
+static bool is_probe(const char *path)
+{
+    return strcmp(path, "/healthz") == 0 || strcmp(path, "/_/health") == 0 || strcmp(path, "/_/ready") == 0;
+}
+
 static void answer(int fd, struct ocl *ocl, http_handler handler, void *state, struct request *request,
                    struct reply *reply)
 {
@@ -297,7 +303,7 @@ static void answer(int fd, struct ocl *ocl, http_handler handler, void *state, s
     if (!read_head(fd, request, reply, deadline))
         return;
     bool get = strcmp(request->method, "GET") == 0;
-    if (strcmp(request->path, "/healthz") == 0 && get) {
+    if (get && is_probe(request->path)) {
         reply_bytes(reply, "text/plain", "ok\n", 3);
     } else if (strcmp(request->path, "/") != 0) {
         reply_error(reply, 404, "POST / or GET /healthz\n");

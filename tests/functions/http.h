@@ -1,6 +1,7 @@
 /* The HTTP side that all functions share, in the manner of OpenFaaS: POST / carries the input and gets
- * the output, GET /healthz says that the function is there. A process serves one request at a time, one
- * per connection: it has one device queue, so a second request would only wait behind the first. */
+ * the output, GET /healthz, /_/health or /_/ready says that the function is there. A process serves one
+ * request at a time, one per connection: it has one device queue, so a second request would only wait
+ * behind the first. */
 #ifndef FUNCTIONS_HTTP_H
 #define FUNCTIONS_HTTP_H
 

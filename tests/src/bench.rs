@@ -1,6 +1,7 @@
 //! `make bench`: measures kube-fpga against references. Each figure and its reference are measured in one run on one
 //! machine, so that their ratio doesn't depend on other load. Whether a goal is reached is printed, and changes no exit status.
 
+mod b11;
 mod extender;
 pub mod fake_api;
 mod freshness;
@@ -33,6 +34,7 @@ const EXAMPLES: &str = "Examples:
   fpga-bench speed
   fpga-bench throughput --pods 1500
   fpga-bench live-model --seconds 180
+  fpga-bench b11 --loads high
   fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
 
 /// Measures kube-fpga, or another extender.
@@ -56,6 +58,7 @@ enum Command {
     Waiting(waiting::Args),
     Ready(ready::Args),
     LiveModel(live_model::Args),
+    B11(b11::Args),
 }
 
 /// Serves an extender that keeps all nodes and scores them all 0, as a reference.
@@ -97,6 +100,7 @@ impl Args {
                 Command::Waiting(args) => args.run().await,
                 Command::Ready(args) => args.run().await,
                 Command::LiveModel(args) => args.run().await,
+                Command::B11(args) => args.run().await,
             }
         })
     }

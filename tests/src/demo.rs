@@ -48,8 +48,8 @@ pub struct Args {
     /// The kind of nodes: `real` ones have a kubelet and containerd, run the images that the chart installs, and need root.
     #[arg(long, env = "NODES", value_enum, default_value = "modelled")]
     nodes: Nodes,
-    /// Whether requests go by the router, Envoy with fpga-endpoint-picker: `0` sends them to each replica in turn, which is all that
-    /// there is with real nodes. The summary compares the last runs with and without.
+    /// Whether requests go by the router, Envoy with fpga-endpoint-picker: `0` sends them to each replica in turn. The summary compares
+    /// the last runs with and without.
     #[arg(long, env = "ROUTER", default_value = "")]
     router: String,
     /// Uses the weights 0-0-0, which leave the choice to kube-scheduler, for comparison. Any value but an empty one
@@ -90,9 +90,9 @@ impl Args {
 
     async fn play(self) -> Result<ExitCode> {
         let Self { nodes, router, baseline, weights, seconds, trace, picture } = self;
-        let routing = match (router.as_str(), nodes) {
-            ("0", _) | ("", Nodes::Real) => Routing::InTurn,
-            ("" | "1", _) => Routing::Router,
+        let routing = match router.as_str() {
+            "0" => Routing::InTurn,
+            "" | "1" => Routing::Router,
             _ => bail!("ROUTER={router} is unknown; write ROUTER=1 or ROUTER=0"),
         };
         let weights = if matches!(baseline.as_str(), "" | "0") { weights } else { "0-0-0".to_owned() };

@@ -1,8 +1,10 @@
-//! The expected answers of the four HTTP functions in `tests/functions`, computed on the CPU: inputs from a seed, the
+//! The expected answers of the HTTP functions in `tests/functions`, computed on the CPU: inputs from a seed, the
 //! output for any input, and comparisons. This module is pure; other modules use HTTP and OpenCL.
 //! `tests/functions/README.md` describes the formats.
 
+pub mod bfs;
 pub mod black_scholes;
+pub mod cnn;
 pub mod matmul;
 pub mod netpbm;
 pub mod sha256;
@@ -11,7 +13,7 @@ pub mod sobel;
 use std::fmt;
 use std::str::FromStr;
 
-/// One of the functions. Its name is also the name of its program, kernel, `.cl` file and bitstream.
+/// One of the functions. Its name is also the name of its program, `.cl` file and bitstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Function {
     /// Edges of a picture (B-10).
@@ -22,6 +24,10 @@ pub enum Function {
     BlackScholes,
     /// Digests of many messages (P-8).
     Sha256,
+    /// Scores of a picture by a convolutional network (B-10).
+    Cnn,
+    /// Breadth-first search of a graph (T).
+    Bfs,
 }
 
 /// The reasons for which an input can't be computed or an output is wrong.
@@ -72,9 +78,13 @@ struct Tolerance {
 
 impl Function {
     /// All functions.
-    pub const ALL: [Self; 4] = [Self::Sobel, Self::Matmul, Self::BlackScholes, Self::Sha256];
+    pub const ALL: [Self; 6] =
+        [Self::Sobel, Self::Matmul, Self::BlackScholes, Self::Sha256, Self::Cnn, Self::Bfs];
 
-    /// Name of the program, the kernel and the bitstream.
+    /// The functions with one kernel, which has the name of the function. The demo deploys them.
+    pub const WITH_ONE_KERNEL: [Self; 4] = [Self::Sobel, Self::Matmul, Self::BlackScholes, Self::Sha256];
+
+    /// Name of the program and the bitstream.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -82,11 +92,13 @@ impl Function {
             Self::Matmul => matmul::NAME,
             Self::BlackScholes => black_scholes::NAME,
             Self::Sha256 => sha256::NAME,
+            Self::Cnn => cnn::NAME,
+            Self::Bfs => bfs::NAME,
         }
     }
 
-    /// Generates an input from a seed. `size` is the side of the picture or of the matrices, the number of options,
-    /// or the number of messages; 0 counts as 1.
+    /// Generates an input from a seed. `size` is the side of the picture or of the matrices, or the number of
+    /// options, messages or nodes; 0 counts as 1.
     #[must_use]
     pub fn make_input(self, size: u16, seed: u64) -> Vec<u8> {
         let size = size.max(1);
@@ -96,6 +108,8 @@ impl Function {
             Self::Matmul => matmul::make_input(size, &mut numbers),
             Self::BlackScholes => black_scholes::make_input(size, &mut numbers),
             Self::Sha256 => sha256::make_input(size, &mut numbers),
+            Self::Cnn => cnn::make_input(size, &mut numbers),
+            Self::Bfs => bfs::make_input(size, &mut numbers),
         }
     }
 
@@ -110,6 +124,8 @@ impl Function {
             Self::Matmul => matmul::reference(input),
             Self::BlackScholes => black_scholes::reference(input),
             Self::Sha256 => sha256::reference(input),
+            Self::Cnn => cnn::reference(input),
+            Self::Bfs => bfs::reference(input),
         }
     }
 
@@ -126,9 +142,10 @@ impl Function {
             });
         }
         match self {
-            Self::Sobel | Self::Sha256 => self.compare_bytes(expected, output),
+            Self::Sobel | Self::Sha256 | Self::Bfs => self.compare_bytes(expected, output),
             Self::Matmul => self.compare_floats(expected, output, matmul::TOLERANCE),
             Self::BlackScholes => self.compare_floats(expected, output, black_scholes::TOLERANCE),
+            Self::Cnn => self.compare_floats(expected, output, cnn::TOLERANCE),
         }
     }
 

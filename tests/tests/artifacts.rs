@@ -7,12 +7,11 @@ use fpga_net::testing::Authority;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::network::Network;
-use fpga_tests::testbed::process::{Process, ProcessSpec};
+use fpga_tests::testbed::oci_registry::OciRegistry;
 use fpga_tests::testbed::programs::{built, repository};
 use fpga_tests::testbed::wait;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
@@ -26,7 +25,7 @@ const HTPASSWD: &str = "me:$2a$05$CI1WKX/3HhHlNOzcWoiQvu78BqKTV9d0DcdiJkeOGPFREt
 struct Site {
     folder: TempDir,
     network: Network,
-    registry: Option<Process>,
+    registry: Option<OciRegistry>,
     env: BTreeMap<&'static str, String>,
 }
 
@@ -66,36 +65,13 @@ impl Site {
         Self { folder, network: Network::claim().unwrap(), registry: None, env }
     }
 
-    async fn serve(&mut self, more: Value) {
-        let mut config = json!({
-            "version": "0.1",
-            "log": { "level": "warn" },
-            "storage": { "filesystem": { "rootdirectory": self.folder.path().join("data") } },
-            "http": { "addr": self.address() },
-        });
-        for (key, value) in more.as_object().unwrap() {
-            match config.get_mut(key).and_then(Value::as_object_mut) {
-                Some(old) => old.extend(value.as_object().unwrap().clone()),
-                None => config[key] = value.clone(),
-            }
-        }
-        let path = self.folder.path().join("registry.yml");
-        std::fs::write(&path, config.to_string()).unwrap();
-        let program = repository().join("build/registry/registry");
-        assert!(program.exists(), "{} is missing. Run `make registry` (once)", program.display());
-        let spec = ProcessSpec::new("registry", program, self.folder.path().join("registry.log"));
-        let registry = Process::start(&spec.arg("serve").arg(path)).unwrap();
-        wait::until("the registry to listen", LONG, async || {
-            registry.check_running()?;
-            Ok(TcpStream::connect(self.address()).is_ok().then_some(()))
-        })
-        .await
-        .unwrap();
+    async fn serve(&mut self, settings: Value) {
+        let registry = OciRegistry::start(&self.network, self.folder.path(), settings).await.unwrap();
         self.registry = Some(registry);
     }
 
     fn address(&self) -> String {
-        format!("{}:5000", self.network.control_plane())
+        self.registry.as_ref().unwrap().address()
     }
 
     fn reference(&self) -> String {
@@ -217,12 +193,12 @@ async fn a_registry_that_is_killed_is_told_and_what_it_stored_is_whole_when_it_i
     let mut site = Site::start().await;
     site.pack().await;
     site.succeeds(&["push", "sobel.oci", &site.reference()]).await;
-    site.registry.take().unwrap().kill().await;
+    site.registry.as_mut().unwrap().kill().await;
     for arguments in [["verify", &site.reference()].as_slice(), &["push", "sobel.oci", &site.reference()]] {
         let error = site.fails(arguments).await;
         assert!(error.contains("can't be reached") && error.contains(&site.address()), "{error}");
     }
-    site.serve(json!({})).await;
+    site.registry.as_mut().unwrap().start_again().await.unwrap();
     site.succeeds(&["verify", &site.reference()]).await;
 }
 

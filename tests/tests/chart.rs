@@ -22,6 +22,7 @@ const LONG: Duration = Duration::from_secs(60);
 const RELEASE: &str = "boards-of-team-7";
 const NAMESPACE: &str = "hardware";
 const BOARDS: &str = "fpga-scheduling.io/boards";
+const BOARDS_REASON: &str = "fpga-scheduling.io/boards-reason";
 
 /// Runs Helm at the top of the repository; success, and what it says.
 async fn helm(plane: Option<&ControlPlane>, arguments: &[&str]) -> (bool, String) {
@@ -114,6 +115,8 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("customResources.libraryNamespace=My_Library", "/customResources/libraryNamespace"),
         ("nodePlugin.instancesPerBoard=0", "/nodePlugin/instancesPerBoard"),
         ("nodePlugin.kubeletDir=kubelet", "/nodePlugin/kubeletDir"),
+        ("nodePlugin.library.storeSize=10GB", "/nodePlugin/library/storeSize"),
+        ("nodePlugin.library.hosts={ftp://x}", "/nodePlugin/library/hosts/0"),
         ("boardKinds[0].drainSeconds=30s", "/boardKinds/0/drainSeconds"),
         ("boardKinds[0].name=a10", "missing properties 'image', 'runtime', 'nodeSelector'"),
         ("collector.limits.memory=much", "/collector/limits/memory"),
@@ -122,6 +125,8 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("router.functionNamespace=Team", "/router/functionNamespace"),
         ("router.service.type=ExternalName", "/router/service/type"),
         ("router.envoy.memoryMiB=1Gi", "/router/envoy/memoryMiB"),
+        ("registry.moves.mode=on", "/registry/moves/mode"),
+        ("registry.moves.boardGrace=60", "/registry/moves/boardGrace"),
     ] {
         let (well, text) = render(&["--set", setting]).await;
         assert!(!well && text.contains(named), "{setting}: {text}");
@@ -162,11 +167,22 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
             "image: mine/envoy@sha256:0",
         ),
         ("router.enabled=true,router.envoy.memoryMiB=1000".to_owned(), "max_heap_size_bytes: 838860800"),
+        (
+            "router.enabled=true".to_owned(),
+            "- endpoint: { address: { socket_address: { address: fpga-endpoint-picker.hardware.svc, port_value: 9470 } } }",
+        ),
+        (
+            "router.enabled=true,router.replicas=1".to_owned(),
+            "- endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: 9470 } } }",
+        ),
         ("router.enabled=true,router.drainSeconds=300".to_owned(), "terminationGracePeriodSeconds: 315"),
         ("router.enabled=true,router.service.type=LoadBalancer".to_owned(), "type: LoadBalancer"),
         ("router.enabled=true,router.tlsSecret=mine".to_owned(), "secretName: mine"),
         ("router.enabled=true,router.allowFrom[0].podSelector.matchLabels.app=x".to_owned(), "app: x"),
         (with_board("boardKinds[0].drainSeconds=300"), "terminationGracePeriodSeconds: 320"),
+        ("registry.enabled=true".to_owned(), "image: kube-fpga/fpga-registry:latest"),
+        ("registry.enabled=true,registry.moves.mode=off".to_owned(), "value: \"off\""),
+        ("registry.enabled=true,registry.moves.mode=evict".to_owned(), "resources: [pods/eviction]"),
     ] {
         let (well, without) = render(&[]).await;
         assert!(well && !without.contains(line), "{line}");
@@ -365,6 +381,8 @@ async fn a_node_plugin_writes_the_boards_of_pods_on_its_own_node_and_nothing_els
         assert_eq!(annotations.get(BOARDS).map(String::as_str), boards.as_str());
         assert_eq!(annotations["other"], "x");
     }
+    let told = patch("mine", annotate(BOARDS_REASON, json!("main: pocl-0 (0 % used, 0 containers)"))).await;
+    assert!(told.unwrap().metadata.annotations.unwrap().contains_key(BOARDS_REASON));
     for (name, wrong, because) in [
         ("theirs", annotate(BOARDS, json!("pocl-0")), "only pods of the node that it runs on"),
         ("nobodys", annotate(BOARDS, json!("pocl-0")), "only pods of the node that it runs on"),
@@ -436,7 +454,7 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
     wait::until("the namespace's service account", LONG, account).await.unwrap();
     let before = objects(&plane).await;
     let settings = "monitoring.annotations=true,resourceQuota.create=true,uninstall.guard=false,\
-                    customResources.keep=false,router.enabled=true";
+                    customResources.keep=false,router.enabled=true,registry.enabled=true,registry.moves.mode=evict";
     install(&plane, &["--set", settings]).await;
     assert!(objects(&plane).await.len() > before.len() + 20);
 
@@ -547,7 +565,8 @@ async fn functions_of_openfaas_and_knative_get_a_board_as_their_controllers_depl
     {
         kubectl(&plane, &["create", "namespace", namespace]).await.unwrap();
         let deployment = repository().join(format!("tests/platforms/{file}.yaml"));
-        let apply = ["apply", "--server-side", "--validate=strict", "-f", deployment.to_str().unwrap()];
+        let deployment = deployment.to_str().unwrap();
+        let apply = ["apply", "--server-side", "--validate=strict", "-n", namespace, "-f", deployment];
         kubectl(&plane, &apply).await.unwrap();
         let pods: Api<Pod> = Api::namespaced(plane.client().clone(), namespace);
         let pod = wait::until("the function's pod", LONG, async || {

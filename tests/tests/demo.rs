@@ -99,7 +99,9 @@ async fn on_real_nodes_it_succeeds_in_pods_and_leaves_nothing_and_neither_does_i
     let status = tokio::time::timeout(REAL, demo.process.wait()).await.unwrap();
     let log = std::fs::read_to_string(demo.process.log()).unwrap();
     assert!(status.success(), "{status}: {log}");
-    for word in ["2 real nodes", "verified results", "where the bitstream was", "score per node"] {
+    for word in
+        ["2 real nodes", "go by the router", "verified results", "where the bitstream was", "score per node"]
+    {
         assert!(log.contains(word), "no {word} in {log}");
     }
     demo.assert_nothing_is_left().await;

@@ -11,11 +11,11 @@ use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::programs::repository;
 use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Node};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
 use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,6 +35,17 @@ struct State {
     reconfiguration: u64,
     loaded: Option<&'static str>,
     board: Option<&'static str>,
+    reconfigured: Reconfigured,
+}
+
+/// The part of a board that a reconfiguration replaces.
+#[derive(Clone, Copy, Default)]
+enum Reconfigured {
+    /// One of its four slots.
+    #[default]
+    Slot,
+    /// The whole board, which has one slot.
+    Board,
 }
 
 impl State {
@@ -47,20 +58,28 @@ impl State {
     }
 
     fn json(self, seq: u64) -> Value {
-        let bitstreams: Vec<Value> =
-            self.loaded.iter().map(|name| json!({"name": name, "lastUsedAgoMs": 10})).collect();
+        let bitstream = |name: &&str| {
+            let first = name.as_bytes().first().unwrap();
+            json!({"name": name, "digest": format!("{first:02x}").repeat(16), "lastUsedAgoMs": 10})
+        };
+        let bitstreams: Vec<Value> = self.loaded.iter().map(bitstream).collect();
         let board = self.board.unwrap_or("emulated");
+        // No slice has more usage than its time.
+        let (slots, part, slices) = match self.reconfigured {
+            Reconfigured::Slot => (4, "slot", vec![self.usage]),
+            Reconfigured::Board => (1, "board", vec![self.usage / 30; 30]),
+        };
         json!({
             "v": 1, "boot": 1, "seq": seq, "heartbeatMs": 60_000, "windowMs": 300_000,
             "measuredAtMs": Timestamp::now().as_millisecond(),
             "usageMs": self.usage, "reconfigurationMs": self.reconfiguration,
             "devices": [{
-                "id": "dm0", "vendor": "none", "platform": "p", "board": board, "shell": "1.0", "slots": 4,
+                "id": "dm0", "vendor": "none", "platform": "p", "board": board, "shell": "1.0", "slots": slots, "reconfiguredPart": part,
                 "loaded": if self.loaded.is_some() { vec![0] } else { vec![] },
                 "usageMs": self.usage, "reconfigurationMs": self.reconfiguration, "queued": 0, "healthy": true,
             }],
             "bitstreams": bitstreams,
-            "window": {"bucketMs": 10_000, "usageMs": [self.usage], "reconfigurationMs": [self.reconfiguration]},
+            "window": {"bucketMs": 10_000, "usageMs": slices, "reconfigurationMs": [self.reconfiguration]},
             "truncated": 0,
         })
     }
@@ -294,6 +313,32 @@ async fn garbage_is_answered_and_counted() {
     bed.cluster.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_is_taken_from_others_only_if_their_load_fits_elsewhere_and_the_pod_is_told_what_it_waits_for()
+ {
+    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &[]).await;
+    let whole = |loaded: &'static str, percent: u64| State {
+        reconfigured: Reconfigured::Board,
+        ..State::used(3_000 * percent).loaded(loaded)
+    };
+    bed.publish([whole("mm", 60), whole("mm", 50), whole("fft", 10)]).await;
+    bed.cluster.create(&sleeper("taker").bitstreams("sobel")).await.unwrap();
+    let why = bed.why_pending("taker").await;
+    assert!(why.contains("the load fits on no other device that has it"), "{why}");
+    let explained = bed.cluster.extender_url("/explain/default/taker");
+    let explained = bed.cluster.http().get(&explained).await.unwrap().text();
+    assert_eq!(explained.matches("notRedistributable").count(), NODES.len(), "{explained}");
+
+    // The other board with mm has time for the load of each now, so that either can be taken, and fft's can not.
+    bed.publish([whole("mm", 40), whole("mm", 50), whole("fft", 10)]).await;
+    assert_eq!(bed.cluster.node_of("taker").await.unwrap(), "n1");
+    // Where the wanted one is, nobody else's board is considered.
+    bed.publish([whole("mm", 40), whole("mm", 40), whole("sobel", 95)]).await;
+    assert_eq!(bed.place("follower", "sobel").await, "n3");
+    bed.cluster.check_running().unwrap();
+    bed.cluster.stop().await;
+}
+
 /// A Bitstream for boards of this name.
 fn bitstream(namespace: &str, name: &str, board: &str, allowed: &str) -> Value {
     json!({
@@ -357,18 +402,58 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     let why = bed.why_pending("refused").await;
     assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
 
-    // A Bitstream that changes lets a waiting pod in with the next annotation of a node.
+    // A Bitstream that changes lets a waiting pod in.
     let mut open = bitstream("kube-fpga", "secret", "s10", "All");
     open["spec"]["variants"][0]["digest"] = json!(format!("sha256:{}", "0b".repeat(32)));
     let plane = bed.cluster.plane();
     std::fs::write(&file, open.to_string()).unwrap();
     kubectl(plane, &["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
-    wait::until("the waiting pod to be placed", LONG, async || {
-        bed.publish(states).await;
-        Ok(bed.cluster.pods().get("refused").await?.spec.and_then(|spec| spec.node_name))
+    assert_eq!(bed.cluster.node_of("refused").await.unwrap(), "n2");
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_waits_for_a_bitstream_is_placed_when_it_comes_without_any_other_event() {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(config.path(), "bitstreams: {unlisted: reject}\n").unwrap();
+    let args = ["--library-namespace", "kube-fpga", "--config", config.path().to_str().unwrap()];
+    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &args).await;
+    let definitions = repository().join("manifests/chart/custom-resources");
+    let apply = ["apply", "--server-side", "-f", definitions.to_str().unwrap()];
+    kubectl(bed.cluster.plane(), &apply).await.unwrap();
+    // An extender that starts looks at once for what the API server serves.
+    bed.cluster.kill_extender().await;
+    bed.cluster.start_extender().await.unwrap();
+    let on = |board: &'static str| State { board: Some(board), ..State::used(1_000) };
+    bed.publish([on("a10"), on("s10"), on("u250")]).await;
+    bed.cluster.create(&sleeper("early").bitstreams("sobel")).await.unwrap();
+    let why = bed.why_pending("early").await;
+    assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
+
+    let plane = bed.cluster.plane();
+    let file = plane.run_dir().path().join("bitstream.json");
+    std::fs::write(&file, bitstream("default", "sobel", "s10", "Same").to_string()).unwrap();
+    kubectl(plane, &["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
+    assert_eq!(bed.cluster.node_of("early").await.unwrap(), "n2");
+
+    // One node has the version, whose value stays where nothing changes.
+    let nodes: Api<Node> = Api::all(bed.cluster.plane().client().clone());
+    let versions = async || -> Vec<(String, String)> {
+        let nodes = nodes.list(&ListParams::default()).await.unwrap().items.into_iter();
+        let version = |node: &Node| node.annotations().get("fpga-scheduling.io/library-version").cloned();
+        nodes.filter_map(|node| Some((node.name_any(), version(&node)?))).collect()
+    };
+    let before = versions().await;
+    assert!(matches!(before.as_slice(), [(node, _)] if node == "n1"), "{before:?}");
+    bed.cluster.kill_extender().await;
+    bed.cluster.start_extender().await.unwrap();
+    let path = bed.cluster.extender_url("/metrics");
+    wait::until("the new extender to write the version", LONG, async || {
+        let metrics = bed.cluster.http().get(&path).await?;
+        Ok((metrics.metric("fpga_extender_library_versions_written_total") >= 1.0).then_some(()))
     })
     .await
-    .map(|node| assert_eq!(node, "n2"))
     .unwrap();
+    assert_eq!(versions().await, before);
     bed.cluster.stop().await;
 }

@@ -51,7 +51,7 @@ async fn publish(client: &Client, node: &str, annotations: Value) -> kube::Resul
 async fn until_policy_holds(nodes: &Api<Node>) -> Result<()> {
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let label = json!({"metadata": {"labels": {"any": "label"}}});
-    wait::until("the collector's policy to hold", Duration::from_secs(30), async || {
+    wait::until("the policy to hold", Duration::from_secs(30), async || {
         Ok(nodes.patch("mine", &dry_run, &Patch::Merge(&label)).await.err().map(drop))
     })
     .await
@@ -72,6 +72,7 @@ async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
         apply(&plane, "label-node").await.unwrap(),
         apply(&plane, "cluster-scheduler").await.unwrap(),
         apply(&plane, "router").await.unwrap(),
+        apply(&plane, "registry").await.unwrap(),
         kubectl(&plane, &example).await.unwrap(),
     ];
     for output in outputs {
@@ -103,6 +104,7 @@ async fn help(container: &Value) -> String {
 async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "router").await.unwrap();
+    apply(&plane, "registry").await.unwrap();
     let list = ["get", "deployments,daemonsets,configmaps", "-n", NAMESPACE, "-o", "json"];
     let list: Value = serde_json::from_str(&kubectl(&plane, &list).await.unwrap()).unwrap();
     let items = list["items"].as_array().unwrap();
@@ -187,6 +189,40 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
     assert_refused("a node that is not there", created, "forbidden");
     assert_refused("listing nodes", nodes.list(&Default::default()).await, "forbidden");
     assert_refused("deleting a node", nodes.delete("mine", &Default::default()).await, "forbidden");
+    plane.stop().await;
+}
+
+#[tokio::test]
+async fn an_extender_changes_the_version_of_the_library_on_nodes_and_nothing_else() {
+    const VERSION: &str = "fpga-scheduling.io/library-version";
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
+    create_node(plane.client(), "mine").await.unwrap();
+    let token = manifests::token(plane.client(), "fpga-scheduler-extender", None).await.unwrap();
+    let nodes: Api<Node> = Api::all(manifests::client(&plane, &token).await.unwrap());
+    let merge = PatchParams::default();
+    let annotate = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+    let change = async |patch: &Value| nodes.patch("mine", &merge, &Patch::Merge(patch)).await;
+    until_policy_holds(&nodes).await.unwrap();
+    let mut revisions = Vec::new();
+    for value in ["0123", "4567", "4567"] {
+        let node = change(&annotate(json!({ VERSION: value }))).await.unwrap();
+        assert_eq!(node.metadata.annotations.unwrap()[VERSION], value);
+        revisions.push(node.metadata.resource_version.unwrap());
+    }
+    assert!(revisions[0] != revisions[1] && revisions[1] == revisions[2], "a second write changes nothing");
+    for (what, patch, because) in [
+        ("another annotation", annotate(json!({ "more": "y" })), "no annotation but"),
+        ("a node's state", annotate(json!({ STATE: "lie" })), "no annotation but"),
+        ("a label", json!({"metadata": {"labels": {"fpga-scheduling.io/board": "b"}}}), "neither labels nor"),
+        ("a taint", json!({"spec": {"unschedulable": true}}), "neither labels nor"),
+        ("another owner", json!({"metadata": {"ownerReferences": [owner("evil")]}}), "neither labels nor"),
+    ] {
+        assert_refused(what, change(&patch).await, because);
+    }
+    assert_refused("deleting a node", nodes.delete("mine", &Default::default()).await, "forbidden");
+    let status = Patch::Merge(json!({"status": {"phase": "Running"}}));
+    assert_refused("a status", nodes.patch_status("mine", &merge, &status).await, "forbidden");
     plane.stop().await;
 }
 

@@ -5,6 +5,12 @@
 
 #[path = "real_node/installed.rs"]
 mod installed;
+#[path = "real_node/library.rs"]
+mod library;
+#[path = "real_node/platforms.rs"]
+mod platforms;
+#[path = "real_node/routed.rs"]
+mod routed;
 #[path = "real_node/site.rs"]
 mod site;
 #[path = "real_node/states.rs"]

@@ -42,6 +42,7 @@ fn expected(rules: &[&str]) -> Rules {
 async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "router").await.unwrap();
+    apply(&plane, "registry").await.unwrap();
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
     let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
     // The extender's pod contains kube-scheduler, so it needs the rights of every kube-scheduler.
@@ -54,11 +55,21 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let scheduler = manifests::token(plane.client(), "scheduler", None).await.unwrap();
     // The last right binds its bearer to the policy for the own node.
     let collector = ["get nodes.", "patch nodes.", "bind-to-node collectors.fpga-scheduling.io"];
-    let plugin = ["get pods.", "patch pods.", "bind-to-node node-plugins.fpga-scheduling.io"];
+    let plugin = [
+        "get pods.",
+        "patch pods.",
+        "get namespaces.",
+        "get bitstreams.fpga-scheduling.io",
+        "list bitstreams.fpga-scheduling.io",
+        "bind-to-node node-plugins.fpga-scheduling.io",
+    ];
     let extender = [
         "get nodes.",
         "list nodes.",
         "watch nodes.",
+        // The last right binds its bearer to the policy for one annotation.
+        "patch nodes.",
+        "bind-to-node scheduler-extenders.fpga-scheduling.io",
         "get pods.",
         "list pods.",
         "watch pods.",
@@ -74,6 +85,25 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let router = router.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
     let mut router: Vec<&str> = router.iter().flatten().map(String::as_str).collect();
     router.push("create tokenreviews.authentication.k8s.io");
+    // What it needs to evict is in the manifests that were applied last.
+    let registry = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
+    let registry = registry.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
+    let mut registry: Vec<&str> = registry.iter().flatten().map(String::as_str).collect();
+    registry.extend([
+        "patch bitstreams/status.fpga-scheduling.io",
+        "get deployments.apps",
+        "get replicasets.apps",
+        "list poddisruptionbudgets.policy",
+        "create events.events.k8s.io",
+        "patch events.events.k8s.io",
+        "create pods/eviction.",
+        "patch nodes.",
+        "bind-to-node registries.fpga-scheduling.io",
+    ]);
+    let own = ["leases.coordination.k8s.io fpga-registry", "configmaps. fpga-registry-moves"];
+    let own = own.map(|object| ["get", "update"].map(|verb| format!("{verb} {object}")));
+    let own: Vec<&str> = own.iter().flatten().map(String::as_str).collect();
+    let registry_at_home = [registry.as_slice(), &own].concat();
     let lease = ["get", "update", "patch"]
         .map(|verb| format!("{verb} leases.coordination.k8s.io kube-fpga-scheduler"));
     let lease = lease.each_ref().map(String::as_str);
@@ -85,6 +115,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         ("fpga-node-plugin", &plugin, &plugin),
         ("fpga-scheduler-extender", &extender, &at_home),
         ("fpga-router", &router, &router),
+        ("fpga-registry", &registry, &registry_at_home),
         ("fpga-device-manager", &[], &[]),
     ] {
         let token = manifests::token(plane.client(), account, None).await.unwrap();
@@ -185,7 +216,15 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
     assert_eq!(refused(&with), [""; 0]);
     let of_rights = with.iter().find(|finding| finding["check"] == "rights").unwrap();
     assert_eq!(of_rights["severity"], "ok", "the service accounts' rights were looked at: {of_rights}");
-    for command in [["nodes"].as_slice(), &["top"], &["explain", "default/pod"]] {
+    for command in [
+        ["nodes"].as_slice(),
+        &["top"],
+        &["explain", "default/pod"],
+        &["boards"],
+        &["functions"],
+        &["bitstreams"],
+        &["moves"],
+    ] {
         let (_, text) = operator.plugin(command).await;
         assert!(!text.contains("forbidden") && !text.contains("kubectl create"), "{command:?}: {text}");
     }

@@ -1,6 +1,6 @@
 //! The endpoint picker as the chart installs it, with the rights of its service account on a real API server: the file
 //! that it writes for Envoy, and what it does when its own pod is told to end. That a real Envoy follows the file and
-//! drains is tested beside the picker (endpoint-picker/tests/envoy.rs).
+//! drains is tested beside the picker (endpoint-picker/tests/envoy).
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 

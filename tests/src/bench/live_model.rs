@@ -14,7 +14,7 @@ mod simulation;
 
 use crate::testbed::artifacts;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use front_door::FrontDoor;
 use functions::Functions;
 use plan::Plan;
@@ -22,9 +22,12 @@ use report::{Comparison, Late, Totals};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Time of a work item on the modelled boards. Times of requests are multiples of it.
 const ITEM: Duration = Duration::from_micros(100);
+/// Time until the first request may be sent.
+const SOON: Duration = Duration::from_millis(200);
 
 /// Compares cold starts and waits for a slot of a live cluster with modelled boards with fpga-sim, for the same requests.
 #[derive(Debug, clap::Args)]
@@ -33,6 +36,10 @@ pub struct Args {
     /// Length of the compressed hour, in seconds.
     #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u16).range(10..=3600))]
     seconds: u16,
+    /// First part of that in which requests are served, but not counted, in seconds: at the start the boards have what
+    /// the functions loaded for themselves, and those of fpga-sim nothing.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    warm_up: u16,
     /// Number of nodes, each with a board.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=40))]
     nodes: u8,
@@ -106,6 +113,12 @@ impl Args {
     /// # Errors
     /// A prerequisite is missing, or a part of the cluster fails.
     pub async fn run(self) -> Result<()> {
+        ensure!(
+            self.warm_up < self.seconds,
+            "--warm-up {} is not below --seconds {}: nothing would be counted",
+            self.warm_up,
+            self.seconds
+        );
         let plan = Plan::read(&self)?;
         println!("{}", plan.told(&self));
         if self.dry_run {
@@ -150,10 +163,16 @@ impl Args {
             Functions::deploy(&cluster, plan, self.replicas, runtime, programs, bitstreams).await?;
         let door = FrontDoor::open(&cluster, &functions, routing).await?;
         eprintln!("playing {} requests in {} s, {routing}", plan.requests.len(), self.seconds);
-        let live = client::play(plan, &functions, &door).await?;
+        let start = Instant::now() + SOON;
+        let (live, warm) = tokio::try_join!(client::play(plan, start, &functions, &door), async {
+            tokio::time::sleep_until(start + self.warm_up()).await;
+            of_managers(&cluster).await
+        })?;
         door.check_running()?;
         cluster.check_running()?;
         let (totals, late) = of_managers(&cluster).await?;
+        let (totals, late) = (totals - warm.0, late - warm.1);
+        let live: Vec<_> = live.into_iter().filter(|served| served.planned.at >= self.warm_up()).collect();
         let placed = functions.placed();
         drop(door);
         cluster.stop().await;
@@ -165,6 +184,10 @@ impl Args {
     /// Compressed time divided by the trace's time.
     fn scale(&self) -> f64 {
         f64::from(self.seconds) / 3600.0
+    }
+
+    fn warm_up(&self) -> Duration {
+        Duration::from_secs(self.warm_up.into())
     }
 
     /// Compressed time to load a bitstream, in whole microseconds.

@@ -21,7 +21,7 @@ const DOWN_AFTER: Duration = Duration::from_secs(6);
 
 /// Scales until the task is aborted.
 pub(super) async fn run(deployments: Api<Deployment>, tally: Arc<Tally>) {
-    let mut states = Function::ALL.map(|function| State {
+    let mut states = Function::WITH_ONE_KERNEL.map(|function| State {
         function,
         replicas: LEAST_REPLICAS,
         enough_since: Instant::now(),

@@ -76,8 +76,8 @@ impl Quantiles {
 impl Figures {
     pub fn new(settings: Settings, routing: Routing, cold_starts: f64, counts: &Counts) -> Self {
         let calls = |function| counts.verified.get(&function).into_iter().flatten();
-        let all = Function::ALL.into_iter().flat_map(calls);
-        let functions = Function::ALL.into_iter().map(|function| FunctionFigures {
+        let all = Function::WITH_ONE_KERNEL.into_iter().flat_map(calls);
+        let functions = Function::WITH_ONE_KERNEL.into_iter().map(|function| FunctionFigures {
             name: function.name().to_owned(),
             took: Quantiles::of(calls(function).map(|call| call.took)),
         });

@@ -58,12 +58,13 @@ impl Functions {
     /// and is known to the extender, so that each placement has measurements to go by.
     pub async fn deploy(stage: &Stage) -> Result<Self> {
         let deployments = stage.deployments();
-        let at_router =
-            Function::ALL.into_iter().filter_map(|function| Some((function, stage.router_url(function)?)));
+        let at_router = Function::WITH_ONE_KERNEL
+            .into_iter()
+            .filter_map(|function| Some((function, stage.router_url(function)?)));
         let endpoints = Endpoints(Arc::new(Tracked { at_router: at_router.collect(), ..Tracked::default() }));
         let tracker = tokio::spawn(track(stage.pods(), endpoints.clone())).abort_handle();
         let functions = Self { deployments, endpoints, tracker };
-        for function in Function::ALL {
+        for function in Function::WITH_ONE_KERNEL {
             let deployment = stage.deployment(function, LEAST_REPLICAS.try_into()?)?;
             functions.deployments.create(&PostParams::default(), &deployment).await?;
             stage.create_service(function).await?;

@@ -22,7 +22,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(300);
 /// The counts of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    in_flight: [AtomicUsize; Function::ALL.len()],
+    in_flight: [AtomicUsize; Function::WITH_ONE_KERNEL.len()],
     counts: Mutex<Counts>,
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn follow(plan: Plan, endpoints: Endpoints, tally: Arc<Tally>) 
 
 /// One input for each function, large enough to use the board and small enough to be checked on the CPU.
 fn cases() -> Result<HashMap<Function, Arc<Case>>> {
-    Function::ALL
+    Function::WITH_ONE_KERNEL
         .into_iter()
         .map(|function| {
             let case = match function {
@@ -92,6 +92,8 @@ fn cases() -> Result<HashMap<Function, Arc<Case>>> {
                 Function::Matmul => Case::new(function, 256, 2)?,
                 Function::BlackScholes => Case::new(function, 20_000, 3)?,
                 Function::Sha256 => Case::new(function, 2_000, 4)?,
+                Function::Cnn => Case::new(function, 67, 5)?,
+                Function::Bfs => Case::new(function, 20_000, 6)?,
             };
             Ok((function, Arc::new(case)))
         })

@@ -56,7 +56,7 @@ fn draw_into(out: &mut String, snapshot: &Snapshot, window: Duration, tally: &Ta
     }
     let counts = tally.counts();
     write!(out, "\n  calls verified:")?;
-    for function in Function::ALL {
+    for function in Function::WITH_ONE_KERNEL {
         let verified = counts.verified.get(&function).map_or(0, Vec::len);
         write!(out, "  {function} {verified} (+{} under way)", tally.in_flight(function))?;
     }

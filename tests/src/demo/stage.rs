@@ -7,14 +7,15 @@ use crate::testbed::endpoint_slices::EndpointSlices;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::invoke::FUNCTION_PORT;
 use crate::testbed::real_cluster::{RealCluster, RealClusterSpec};
-use crate::testbed::real_node::{Image, RealNode, RunMount};
+use crate::testbed::real_node::{Image, RealNode, RunMount, ServiceProxy, envoy_image};
 use crate::testbed::restricted::{self, RestrictedPod};
 use crate::testbed::router::Router;
 use crate::testbed::workload::Workload;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,6 +28,8 @@ const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 const REAL_NODES: usize = 2;
 /// Slots of a modelled node's board: fewer than there are functions, so that a bitstream must give way to another.
 const SLOTS: u32 = 2;
+/// With it functions tell how long their kernels waited for a slot.
+const PROFILE: (&str, &str) = ("OCL_PROFILE", "1");
 /// The window of usage that the chart's collectors have.
 const CHART_WINDOW: Duration = Duration::from_secs(300);
 
@@ -70,6 +73,7 @@ pub(super) enum Stage {
     },
     Real {
         cluster: Box<RealCluster>,
+        router: Option<ServiceProxy>,
         images: Vec<Image>,
     },
 }
@@ -81,10 +85,6 @@ impl StageSpec {
             ensure!(
                 self.runtime == Runtime::Pocl,
                 "the demo on real nodes has an image for PoCL only; write RUNTIME=pocl, or NODES=modelled"
-            );
-            ensure!(
-                self.routing == Routing::InTurn,
-                "the demo on real nodes has no image of Envoy; write ROUTER=0, or NODES=modelled"
             );
             RealNode::check_possible()?;
         }
@@ -133,7 +133,7 @@ impl StageSpec {
         let router = match self.routing {
             Routing::Router => {
                 let slices = EndpointSlices::keep(cluster.plane().client(), "default");
-                Some(Box::new((Router::start(cluster.plane(), cluster.http()).await?, slices)))
+                Some(Box::new((Router::start(cluster.plane(), cluster.http(), &[]).await?, slices)))
             }
             Routing::InTurn => None,
         };
@@ -142,19 +142,33 @@ impl StageSpec {
     }
 
     async fn start_real(&self) -> Result<Stage> {
-        let images = Function::ALL.into_iter().map(restricted::function_image).collect::<Result<Vec<_>>>()?;
+        let images = Function::WITH_ONE_KERNEL
+            .into_iter()
+            .map(restricted::function_image)
+            .collect::<Result<Vec<_>>>()?;
+        let mut values = vec![format!("extender.config={}", extender_config(&self.weights)?)];
+        let mut all_images = images.clone();
+        if self.routing == Routing::Router {
+            // One picker counts all requests, as on modelled nodes.
+            values.extend(["router.enabled=true", "router.replicas=1"].map(str::to_owned));
+            all_images.push(envoy_image()?);
+        }
         let cluster = RealCluster::start(RealClusterSpec {
             nodes: NODES
                 .iter()
                 .take(REAL_NODES)
                 .map(|name| ((*name).to_owned(), RunMount::Executable))
                 .collect(),
-            images: images.clone(),
-            values: vec![format!("extender.config={}", extender_config(&self.weights)?)],
+            images: all_images,
+            values,
         })
         .await?;
         restricted::namespace(cluster.plane().client(), Stage::REAL_NAMESPACE).await?;
-        Ok(Stage::Real { cluster: Box::new(cluster), images })
+        let router = match self.routing {
+            Routing::Router => Some(cluster.router().await?),
+            Routing::InTurn => None,
+        };
+        Ok(Stage::Real { cluster: Box::new(cluster), router, images })
     }
 }
 
@@ -173,17 +187,17 @@ impl Stage {
                     .bitstreams(function.name())
                     .env("BITSTREAM", bitstream)
                     .env("PORT", FUNCTION_PORT.to_string())
-                    // It tells how long kernels waited for a slot.
-                    .env("OCL_PROFILE", "1")
+                    .env(PROFILE.0, PROFILE.1)
                     .port(FUNCTION_PORT);
                 Ok(serde_json::from_value(workload.deployment(replicas))?)
             }
             Self::Real { images, .. } => {
-                let mut pairs = Function::ALL.into_iter().zip(images);
+                let mut pairs = Function::WITH_ONE_KERNEL.into_iter().zip(images);
                 let (_, image) =
                     pairs.find(|(of, _)| *of == function).context("a function without an image")?;
                 RestrictedPod::function(function.name(), function, image.name())
                     .annotation("fpga-scheduling.io/bitstreams", function.name())
+                    .env(PROFILE.0, PROFILE.1)
                     .deployment(replicas)
             }
         }
@@ -241,6 +255,12 @@ impl Stage {
     pub async fn create_service(&self, function: Function) -> Result<()> {
         match self {
             Self::Modelled { router: Some(router), .. } => router.1.create_function(function.name()).await,
+            Self::Real { router: Some(_), .. } => {
+                let services: Api<Service> = Api::namespaced(self.client().clone(), self.namespace());
+                let service = restricted::function_service(function.name())?;
+                services.create(&PostParams::default(), &service).await?;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -251,6 +271,7 @@ impl Stage {
             Self::Modelled { router: Some(router), .. } => {
                 Some(router.0.url(self.namespace(), function.name()))
             }
+            Self::Real { router: Some(router), .. } => Some(router.url(self.namespace(), function.name())),
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ fn names_round_trip_and_a_wrong_one_says_what_to_write() {
         assert_eq!(function.to_string().parse(), Ok(function));
     }
     let error = "sobl".parse::<Function>().unwrap_err();
-    assert!(error.contains("sobel, matmul, blackscholes, sha256"), "{error}");
+    assert!(error.contains("sobel, matmul, blackscholes, sha256, cnn, bfs"), "{error}");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_changed_or_shortened_output_does_not_verify() {
 
 #[test]
 fn a_nan_and_a_zeroed_output_do_not_verify() {
-    for function in [Function::Matmul, Function::BlackScholes] {
+    for function in [Function::Matmul, Function::BlackScholes, Function::Cnn] {
         let input = input(function);
         let good = function.reference(&input).unwrap();
         assert!(function.verify(&input, &vec![0; good.len()]).is_err(), "{function}");
@@ -102,6 +102,41 @@ fn blackscholes_gives_the_textbook_prices() {
     let output = Function::BlackScholes.reference(&input).unwrap();
     let prices: Vec<f32> = floats(&output).collect();
     assert!((prices[0] - 4.76).abs() < 0.005 && (prices[1] - 0.81).abs() < 0.005, "{prices:?}");
+}
+
+#[test]
+fn bfs_counts_the_edges_of_the_shortest_way_and_knows_what_it_cannot_reach() {
+    // 0 → 1 → 2, 0 → 2, 3 → 0.
+    let words = [4, 4, 0, 0, 2, 3, 3, 4, 1, 2, 2, 0];
+    let input: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+    let output = Function::Bfs.reference(&input).unwrap();
+    assert_eq!(output, [0, 1, 1, bfs::UNREACHED].map(u32::to_le_bytes).concat());
+}
+
+#[test]
+fn a_generated_graph_has_many_levels_and_nodes_beyond_reach() {
+    let output = Function::Bfs.reference(&Function::Bfs.make_input(1_000, 1)).unwrap();
+    let levels: Vec<u32> =
+        output.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    let deepest = levels.iter().filter(|level| **level != bfs::UNREACHED).max().unwrap();
+    assert!((10..100).contains(deepest), "{deepest}");
+    assert!(levels.contains(&bfs::UNREACHED));
+}
+
+#[test]
+fn a_network_tells_pictures_apart_and_takes_its_weights_from_the_seed() {
+    let input = Function::Cnn.make_input(67, 1);
+    let scores: Vec<f32> = floats(&Function::Cnn.reference(&input).unwrap()).collect();
+    assert_eq!(scores.len(), cnn::CLASSES);
+    let large = scores.iter().filter(|score| score.abs() > 0.1).count();
+    assert!(large > 500 && scores.iter().all(|score| score.abs() < 100.0), "{scores:?}");
+    let (mut other_weights, mut other_picture) = (input.clone(), input.clone());
+    other_weights[8] ^= 1;
+    other_picture[12..].rotate_left(4 * 67 * 67);
+    let output = Function::Cnn.reference(&input).unwrap();
+    for other in [other_weights, other_picture] {
+        assert!(matches!(Function::Cnn.verify(&other, &output), Err(FunctionError::Value { .. })));
+    }
 }
 
 #[test]

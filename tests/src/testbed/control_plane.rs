@@ -83,6 +83,7 @@ impl ControlPlane {
             Identity::Collector,
             Identity::NodePlugin,
             Identity::Router,
+            Identity::Registry,
         ];
         let credentials = identities
             .into_iter()

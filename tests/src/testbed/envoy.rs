@@ -7,6 +7,7 @@ use super::{programs, wait};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Header of the answer: address and port of the replica that served the request.
@@ -109,13 +110,22 @@ impl EnvoySpec {
     }
 }
 
+/// The path of Envoy.
+///
+/// # Errors
+/// Envoy is missing.
+pub fn program() -> Result<PathBuf> {
+    let program = programs::repository().join("build/envoy/envoy");
+    ensure!(program.exists(), "{} is missing. Run `make envoy` (once)", program.display());
+    Ok(program)
+}
+
 /// Starts Envoy with the configuration `bootstrap`, and waits until it listens at `listen`.
 ///
 /// # Errors
 /// Envoy is missing or does not start.
 pub async fn start(bootstrap: &Value, listen: SocketAddr, run_dir: &RunDir) -> Result<Process> {
-    let program = programs::repository().join("build/envoy/envoy");
-    ensure!(program.exists(), "{} is missing. Run `make envoy` (once)", program.display());
+    let program = program()?;
     let config = run_dir.path().join("envoy.json");
     std::fs::write(&config, bootstrap.to_string()).context("can't write Envoy's configuration")?;
     let spec = ProcessSpec::new("envoy", program, run_dir.log("envoy"))

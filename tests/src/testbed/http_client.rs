@@ -36,6 +36,13 @@ impl HttpClient {
         Self { client, time }
     }
 
+    /// A client that sends one request after another over the same connection, which the server must be able to serve
+    /// beside others.
+    #[must_use]
+    pub fn keeping_connections(time: Duration) -> Self {
+        Self { client: Client::builder(TokioExecutor::new()).build_http(), time }
+    }
+
     /// Sends a GET request.
     ///
     /// # Errors

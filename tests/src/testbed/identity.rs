@@ -24,6 +24,8 @@ pub enum Identity {
     NodePlugin,
     /// The endpoint picker.
     Router,
+    /// The registry.
+    Registry,
     /// The kubelet of the named node.
     Node(String),
 }
@@ -40,6 +42,7 @@ impl Identity {
             Self::Collector => "fpga-collector".into(),
             Self::NodePlugin => "fpga-node-plugin".into(),
             Self::Router => "fpga-router".into(),
+            Self::Registry => "fpga-registry".into(),
             Self::Node(name) => format!("node-{name}"),
         }
     }
@@ -53,6 +56,7 @@ impl Identity {
             Self::Collector => "system:serviceaccount:kube-fpga:fpga-collector".into(),
             Self::NodePlugin => "system:serviceaccount:kube-fpga:fpga-node-plugin".into(),
             Self::Router => "system:serviceaccount:kube-fpga:fpga-router".into(),
+            Self::Registry => "system:serviceaccount:kube-fpga:fpga-registry".into(),
             Self::Node(name) => format!("system:node:{name}"),
         }
     }
@@ -61,7 +65,7 @@ impl Identity {
         match self {
             Self::Admin => "system:masters",
             Self::Scheduler | Self::ControllerManager => "",
-            Self::Extender | Self::Collector | Self::NodePlugin | Self::Router => {
+            Self::Extender | Self::Collector | Self::NodePlugin | Self::Router | Self::Registry => {
                 "system:serviceaccounts,system:serviceaccounts:kube-fpga"
             }
             Self::Node(_) => "system:nodes",

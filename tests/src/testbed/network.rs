@@ -82,15 +82,22 @@ impl NodeNetwork {
         (10..=250).map(move |last| self.address(last))
     }
 
-    /// The network of the pods of a real node, whose interfaces can't have loopback addresses: 10.N.M.0/24.
+    /// The first and the last address of the pods of a real node, whose interfaces can't have loopback addresses.
     #[must_use]
-    pub fn pod_subnet(&self) -> String {
+    pub fn pod_range(&self) -> [Ipv4Addr; 2] {
         let [_, b, c] = self.octets;
-        format!("10.{b}.{c}.0/24")
+        [1, 254].map(|last| Ipv4Addr::new(10, b, c, last))
     }
 
-    /// Address of the node in the network of its pods, and the only one outside of it that they reach: that of the
-    /// service `kubernetes`.
+    /// The network of the pods of all real nodes of the test bed: 10.N.0.0/16.
+    #[must_use]
+    pub fn pods_of_all_nodes(&self) -> String {
+        let [_, b, _] = self.octets;
+        format!("10.{b}.0.0/16")
+    }
+
+    /// Address of the node in the network of its pods, and the only one that they reach beside those of pods: that of
+    /// the service `kubernetes`, and of the DNS server.
     #[must_use]
     pub fn pod_gateway(&self) -> Ipv4Addr {
         let [_, b, _] = self.octets;

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Port of gateways.
 const PORT: u16 = 9470;
 /// Port of people and their tools.
-const READ_PORT: u16 = 9471;
+pub const READ_PORT: u16 = 9471;
 /// Longest time that the picker may take to start.
 const START: Duration = Duration::from_secs(60);
 

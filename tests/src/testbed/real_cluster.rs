@@ -6,7 +6,10 @@ use super::helm::{NAMESPACE, helm};
 use super::http_client::HttpClient;
 use super::identity::Identity;
 use super::programs::repository;
-use super::real_node::{Image, KubernetesService, RealNode, RealNodeSpec, RunMount, shipped_images};
+use super::real_node::{
+    ClusterDns, Image, KubernetesService, ReadyEndpoints, RealNode, RealNodeSpec, RunMount, ServiceProxy,
+    shipped_images,
+};
 use super::{restricted, wait};
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
@@ -14,6 +17,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Longest time from a change by Helm to ready pods.
@@ -24,6 +28,8 @@ const BITSTREAMS: &str = "/var/lib/kube-fpga/bitstreams";
 const RELEASE: &str = "kube-fpga";
 /// Port of the extender for people.
 const EXTENDER_PORT: u16 = 9465;
+/// Port of the test bed by which the router is called.
+const ROUTER_PORT: u16 = 8088;
 /// Port of the supervisor of device managers for metrics.
 const MANAGERS_PORT: u16 = 9462;
 const CHART: &str = "manifests/chart";
@@ -45,6 +51,8 @@ pub struct RealCluster {
     // Fields are dropped in this order: nodes end before the API server that they talk to.
     nodes: Vec<RealNode>,
     _service: KubernetesService,
+    _dns: ClusterDns,
+    endpoints: ReadyEndpoints,
     plane: ControlPlane,
     http: HttpClient,
 }
@@ -60,8 +68,10 @@ impl RealCluster {
         let mut plane = ControlPlane::start(&names).await?;
         plane.start_scheduler(&SchedulerConfig::without_extender()).await?;
         let service = KubernetesService::start(&plane)?;
+        let endpoints = ReadyEndpoints::watch(plane.client()).await?;
+        let dns = ClusterDns::start(&plane, endpoints.clone())?;
         let http = HttpClient::new(Duration::from_secs(60));
-        let mut cluster = Self { nodes: Vec::new(), _service: service, plane, http };
+        let mut cluster = Self { nodes: Vec::new(), _service: service, _dns: dns, endpoints, plane, http };
         let values = spec.values.iter().flat_map(|value| ["--set", value]);
         let arguments: Vec<&str> = ["install", RELEASE, CHART, "--create-namespace"]
             .into_iter()
@@ -129,7 +139,10 @@ impl RealCluster {
     }
 
     /// Waits until every pod of the chart is ready and of the newest revision.
-    async fn wait_rolled_out(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// The pods do not become ready.
+    pub async fn wait_rolled_out(&self) -> Result<()> {
         let client = self.plane.client();
         let daemon_sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
@@ -178,8 +191,20 @@ impl RealCluster {
         Ok(addresses.map(|(node, ip)| (node, format!("http://{ip}:{MANAGERS_PORT}/metrics"))).collect())
     }
 
+    /// Listens for calls of functions, and passes them on to the chart's router, which must be enabled.
+    ///
+    /// # Errors
+    /// The address can't be listened at.
+    pub async fn router(&self) -> Result<ServiceProxy> {
+        let address = SocketAddr::from((self.plane.network().control_plane(), ROUTER_PORT));
+        ServiceProxy::start(address, self.endpoints.clone(), NAMESPACE, "fpga-router", "http").await
+    }
+
     /// Node and address of the pods of one of our programs.
-    async fn addresses(&self, program: &str) -> Result<Vec<(String, String)>> {
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub async fn addresses(&self, program: &str) -> Result<Vec<(String, String)>> {
         let of_program = ListParams::default().labels(&format!("app.kubernetes.io/name={program}"));
         let pods = self.pods().list(&of_program).await?.items.into_iter();
         Ok(pods.filter_map(|pod| Some((pod.spec?.node_name?, pod.status?.pod_ip?))).collect())

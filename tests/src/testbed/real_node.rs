@@ -6,19 +6,23 @@
 
 mod boards;
 mod cgroup;
+mod cluster_dns;
 mod config;
 mod kubernetes_service;
 mod leftovers;
 mod machine;
 mod programs;
+mod services;
 mod shipped_images;
 
 pub use boards::{BoardManager, Boards, PluginOptions};
+pub use cluster_dns::ClusterDns;
 pub use fpga_images::Image;
 pub use kubernetes_service::KubernetesService;
 pub use leftovers::leftovers;
 pub use machine::{Machine, RunMount};
-pub use shipped_images::shipped_images;
+pub use services::{ReadyEndpoints, ServiceProxy};
+pub use shipped_images::{envoy_image, shipped_images};
 
 use super::control_plane::ControlPlane;
 use super::identity::Identity;

@@ -7,7 +7,7 @@ use crate::functions::Function;
 use anyhow::Result;
 use fpga_images::Image;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
@@ -33,6 +33,17 @@ pub async fn namespace(client: &Client, name: &str) -> Result<Api<Pod>> {
     })
     .await?;
     Ok(Api::namespaced(client.clone(), name))
+}
+
+/// The Service by which the router finds the replicas of a function: its pods have the label `app` of this name.
+///
+/// # Errors
+/// The name is none of a Service.
+pub fn function_service(name: &str) -> Result<Service> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"fpga-scheduling.io/function": name}},
+        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": 80, "targetPort": FUNCTION_PORT}]},
+    }))?)
 }
 
 /// Whether the pod is ready.
@@ -103,6 +114,16 @@ impl RestrictedPod {
     #[must_use]
     pub fn boards(self, resource: &str, number: u32) -> Self {
         self.with("resources", json!({"limits": {resource: number}}))
+    }
+
+    /// Adds a variable to the container's environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        if let Value::Array(variables) = &mut self.container["env"] {
+            variables.push(json!({"name": name, "value": value}));
+            return self;
+        }
+        self.with("env", json!([{"name": name, "value": value}]))
     }
 
     /// Sets a field of the container.
@@ -208,10 +229,18 @@ pub fn idle_image() -> Result<Image> {
 /// # Errors
 /// The function does not build, or our driver is not built.
 pub fn function_image(function: Function) -> Result<Image> {
+    function_image_as(function, &format!("localhost/{function}:1"))
+}
+
+/// The same image under another name.
+///
+/// # Errors
+/// As [`function_image`].
+pub fn function_image_as(function: Function, name: &str) -> Result<Image> {
     let program = artifacts::functions()?.join(function.name());
     let driver = programs::built("libfpga_opencl_icd.so")?;
     let entrypoint = format!("/{function}");
-    let image = Image::new(&format!("localhost/{function}:1"), &entrypoint).file(&entrypoint, &program);
+    let image = Image::new(name, &entrypoint).file(&entrypoint, &program);
     Ok(image.libraries_of(&program)?.libraries_of(&driver)?)
 }
 

@@ -26,14 +26,15 @@ pub struct Router {
 }
 
 impl Router {
-    /// Starts both, and waits until functions can be called.
+    /// Starts both, the picker with these further arguments, and waits until functions can be called.
     ///
     /// # Errors
     /// A program is missing or does not start.
-    pub async fn start(plane: &ControlPlane, http: &HttpClient) -> Result<Self> {
+    pub async fn start(plane: &ControlPlane, http: &HttpClient, more: &[&str]) -> Result<Self> {
         let host = plane.network().control_plane();
         let endpoints = plane.run_dir().path().join("endpoints.json");
         let args = ["--envoy-endpoints", endpoints.to_str().context("the run's folder is not UTF-8")?];
+        let args = [&args, more].concat();
         let kubeconfig = plane.kubeconfig(&Identity::Router)?;
         let picker = Picker::start(host, kubeconfig, plane.run_dir(), http, &args).await?;
         let address = SocketAddr::from((host, PORT));

@@ -35,13 +35,16 @@ async fn a_pod_gets_as_many_boards_as_it_asks_for_and_its_annotation_names_them(
     {
         create(&pods, &sobel(name, &site.image).boards(resource, quantity)).await;
         ready(&pods, name, &site.node).await;
-        let named = wait::until("the pod's annotation", LONG, async || {
+        let annotations = wait::until("the pod's annotation", LONG, async || {
             let annotations = pods.get(name).await?.metadata.annotations.unwrap_or_default();
-            Ok(annotations.get("fpga-scheduling.io/boards").cloned())
+            Ok(annotations.contains_key("fpga-scheduling.io/boards").then_some(annotations))
         })
         .await
         .unwrap();
-        assert_eq!(named.split(',').count(), quantity as usize, "{named}");
+        let named: Vec<&str> = annotations["fpga-scheduling.io/boards"].split(',').collect();
+        assert_eq!(named.len(), quantity as usize, "{named:?}");
+        let reason = &annotations["fpga-scheduling.io/boards-reason"];
+        assert!(named.iter().all(|board| reason.contains(board)) && reason.contains("% used"), "{reason}");
     }
     // Two containers on one board, one on the other; each board's manager knows a token of each.
     let tokens = ["dm0", "dm1"].map(|board| site.boards.tokens(board, "shop").len());

@@ -16,31 +16,38 @@ use tokio::time::Instant;
 
 /// Longest time of a request.
 const REQUEST: Duration = Duration::from_secs(120);
-/// Time until the first request may be sent.
-const SOON: Duration = Duration::from_millis(200);
 
-/// Sends all requests. The results are in the order of the plan.
-pub(super) async fn play(plan: &Plan, functions: &Functions, door: &FrontDoor) -> Result<Vec<Served>> {
+/// Sends all requests, up to the first that fails, at their times after `start`. The results are in the order of the
+/// plan.
+pub(super) async fn play(
+    plan: &Plan,
+    start: Instant,
+    functions: &Functions,
+    door: &FrontDoor,
+) -> Result<Vec<Served>> {
     let nodes: HashMap<SocketAddr, u32> =
         functions.replicas.iter().flatten().map(|replica| (replica.address, replica.node)).collect();
     let http = HttpClient::new(REQUEST);
     let mut sent = JoinSet::new();
-    let start = Instant::now() + SOON;
+    let mut answered: Vec<(usize, Answered)> = Vec::with_capacity(plan.requests.len());
     for (number, planned) in plan.requests.iter().copied().enumerate() {
+        while let Ok(Some(ended)) = tokio::time::timeout_at(start + planned.at, sent.join_next()).await {
+            answered.push(ended.context("a request was lost")??);
+        }
         tokio::time::sleep_until(start + planned.at).await;
         let (http, url) = (http.clone(), door.url(planned.function));
-        sent.spawn(async move { (number, send(&http, &url, planned).await) });
+        sent.spawn(async move { anyhow::Ok((number, send(&http, &url, planned).await?)) });
     }
-    let mut served = Vec::with_capacity(plan.requests.len());
     while let Some(ended) = sent.join_next().await {
-        let (number, result) = ended.context("a request was lost")?;
-        let Answered { by, before_start, took } = result?;
-        let planned = *plan.requests.get(number).context("there is no such request")?;
-        let node = *nodes.get(&by).with_context(|| format!("{by} is no replica"))?;
-        served.push((number, Served { planned, node, before_start, took: Some(took) }));
+        answered.push(ended.context("a request was lost")??);
     }
-    served.sort_by_key(|(number, _)| *number);
-    Ok(served.into_iter().map(|(_, served)| served).collect())
+    answered.sort_by_key(|(number, _)| *number);
+    let served = plan.requests.iter().zip(answered).map(|(planned, (_, answered))| {
+        let Answered { by, before_start, took } = answered;
+        let node = *nodes.get(&by).with_context(|| format!("{by} is no replica"))?;
+        Ok(Served { planned: *planned, node, before_start, took: Some(took) })
+    });
+    served.collect()
 }
 
 /// The answer to a request.

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Longest time until all functions are ready.
 const DEPLOY: Duration = Duration::from_secs(300);
 
+/// Commands of a request: a launch and a read.
+const COMMANDS: f64 = 2.0;
+
 /// The deployed functions.
 #[derive(Debug)]
 pub(super) struct Functions {
@@ -37,7 +40,7 @@ pub(super) struct Replica {
 
 impl Functions {
     /// Deploys the functions, each replica on another node, and waits until they serve as many requests at a time as
-    /// the plan needs.
+    /// the plan needs. Each worker has launched its kernel once by then.
     pub async fn deploy(
         cluster: &Cluster,
         plan: &Plan,
@@ -77,13 +80,13 @@ impl Functions {
             Ok(ready(&pods, plan.peaks.len(), replicas))
         })
         .await?;
-        wait::until("all workers to be connected", DEPLOY, async || {
-            let mut open = 0.0;
+        wait::until("all workers to have served their first request", DEPLOY, async || {
+            let mut served = 0.0;
             for board in &cluster.boards {
                 let metrics = cluster.http().get(&board.manager_metrics_url()).await?;
-                open += metrics.metric("fpga_device_manager_sessions");
+                served += metrics.metric("fpga_device_manager_modelled_commands_total");
             }
-            Ok((open > sessions as f64 - 0.5).then_some(()))
+            Ok((served > sessions as f64 * COMMANDS - 0.5).then_some(()))
         })
         .await?;
         Ok(Self { replicas })

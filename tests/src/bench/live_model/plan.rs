@@ -100,7 +100,7 @@ impl Plan {
         format!(
             "Modelled boards: the times of kernels and loads are those of a model, none is measured on a board.\n\
              Requests: hour {} of the {} trace, compressed {:.0} times into {} s: {} board requests of {} functions, \
-             {} replicas each.\n\
+             {} replicas each; the first {} s are not counted.\n\
              Boards: {} with {} slots, {} ms per load ({:.1} ms compressed); {:.0} % of the slots' time is asked for.",
             args.hour,
             self.source,
@@ -109,6 +109,7 @@ impl Plan {
             self.requests.len(),
             args.functions,
             args.replicas,
+            args.warm_up,
             args.nodes,
             args.slots,
             args.reconfiguration_ms,

@@ -4,6 +4,7 @@ use super::Routing;
 use super::plan::Planned;
 use crate::bench::report::Sorted;
 use std::fmt::{self, Write as _};
+use std::ops::Sub;
 use std::time::Duration;
 
 /// Difference up to which live and simulated figures agree, as a part of the simulated one.
@@ -37,6 +38,14 @@ pub(super) struct Totals {
     pub wait_seconds: f64,
 }
 
+impl Sub for Totals {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { cold: self.cold - before.cold, wait_seconds: self.wait_seconds - before.wait_seconds }
+    }
+}
+
 /// Commands that ended later than the model has it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Late {
@@ -44,6 +53,18 @@ pub(super) struct Late {
     pub all: f64,
     /// Launches of kernels without a modelled time.
     pub unknown: f64,
+}
+
+impl Sub for Late {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            late: self.late - before.late,
+            all: self.all - before.all,
+            unknown: self.unknown - before.unknown,
+        }
+    }
 }
 
 /// Live and simulated results for the same requests, in the same order.

@@ -36,7 +36,7 @@ fn scenario(args: &Args, routing: Routing, way: Duration) -> Result<Scenario> {
     .context("the scenario is wrong")
 }
 
-/// Simulates the requests. The results are in the order of the plan.
+/// Simulates the requests. The results are those after the warm-up, in the order of the plan.
 pub(super) fn run(
     args: &Args,
     routing: Routing,
@@ -51,11 +51,15 @@ pub(super) fn run(
     // A device manager does not see the time before a request reaches it.
     let before = Micros::from_millis(scenario.cluster.network_ms);
     served.iter_mut().for_each(|served| served.wait = served.wait - before);
+    let counted = |served: &&served::Served| Duration::from_micros(served.at.0) >= args.warm_up();
+    let cold = |served: &&served::Served| served.start == served::SlotStart::Cold;
     let totals = Totals {
-        cold: served.iter().filter(|served| served.start == served::SlotStart::Cold).count() as f64,
-        wait_seconds: served.iter().map(|served| served.wait.secs()).sum(),
+        cold: served.iter().filter(counted).filter(cold).count() as f64,
+        wait_seconds: served.iter().filter(counted).map(|served| served.wait.secs()).sum(),
     };
-    Ok((in_order(plan, served, args.reconfiguration())?, totals))
+    let mut served = in_order(plan, served, args.reconfiguration())?;
+    served.retain(|served| served.planned.at >= args.warm_up());
+    Ok((served, totals))
 }
 
 /// Replicas on nodes in turn.

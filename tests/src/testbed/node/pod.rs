@@ -98,18 +98,17 @@ impl PodRun {
     }
 
     async fn run(mut self, desired: &mut watch::Receiver<Desired>) {
-        loop {
+        while self.step().await == Progress::Continue {
+            // If the channel is closed, the node's task is gone, and this one is cancelled at the next await.
+            if !matches!(tokio::time::timeout(TICK, desired.changed()).await, Ok(Ok(()))) {
+                continue;
+            }
             let now = desired.borrow_and_update().clone();
             match now {
                 Desired::Pod(pod) => self.pod = *pod,
                 Desired::Gone => return self.end_all(Duration::ZERO).await,
                 Desired::NodeStops => return self.end_all(NODE_STOP_GRACE).await,
             }
-            if self.step().await == Progress::Finished {
-                return;
-            }
-            // If the channel is closed, the node's task is gone, and this one is cancelled at the next await.
-            let _ = tokio::time::timeout(TICK, desired.changed()).await;
         }
     }
 

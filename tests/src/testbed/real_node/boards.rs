@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::Api;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time that a program may take to start.
@@ -34,6 +34,12 @@ pub struct PluginOptions {
     pub instances_per_board: usize,
     /// Vendors with a resource of their own.
     pub vendor_resources: Vec<String>,
+    /// Names of the boards, in the order of their ids; `emulated` for those beyond.
+    pub board_names: Vec<String>,
+    /// Whether the node has a folder with the bitstreams of all functions, for managers and plugin.
+    pub has_bitstreams: bool,
+    /// More arguments of the plugin.
+    pub arguments: Vec<String>,
 }
 
 /// Our programs on one node.
@@ -68,9 +74,15 @@ pub struct BoardManager {
 }
 
 impl Default for PluginOptions {
-    /// The plugin's own defaults.
+    /// The plugin's own defaults, with a folder of bitstreams.
     fn default() -> Self {
-        Self { instances_per_board: 16, vendor_resources: Vec::new() }
+        Self {
+            instances_per_board: 16,
+            vendor_resources: Vec::new(),
+            board_names: Vec::new(),
+            has_bitstreams: true,
+            arguments: Vec::new(),
+        }
     }
 }
 
@@ -144,6 +156,7 @@ impl Boards {
     /// The manager does not listen in time.
     pub async fn start_manager(&mut self, node: &RealNode, index: usize) -> Result<()> {
         let metrics = self.metrics_address(index);
+        let name = self.options.board_names.get(index).map_or("emulated", String::as_str);
         let manager = self.managers.get_mut(index).context("there is no such board")?;
         let (machine, board) = (node.machine(), &manager.board);
         for folder in ["managers", "tokens"] {
@@ -155,11 +168,10 @@ impl Boards {
         let spec = process(node, "fpga-device-manager", &format!("fpga-device-manager-{board}"))?
             .args(["serve", "--listen", &format!("unix:/run/fpga/managers/{board}/dm.sock")])
             .args(["--tokens", &format!("/run/fpga/tokens/{board}"), "--device-id", board])
-            .args(["--collector", COLLECTOR, "--board", "emulated", "--shell", "1.0", "--slots", "4"])
+            .args(["--collector", COLLECTOR, "--board", name, "--shell", "1.0", "--slots", "4"])
             .args(["--runtime", &self.runtime.argument()?, "--vendor", &manager.vendor])
             .args(["--reconfiguration-time", "10ms", "--metrics-listen", &metrics])
-            .arg("--bitstreams")
-            .arg(&self.bitstreams)
+            .args(bitstreams_argument(&self.options, &self.bitstreams))
             .arg("--ready-file")
             .arg(&ready);
         let process = machine.spawn(spec)?;
@@ -200,8 +212,8 @@ impl Boards {
             .args(self.options.vendor_resources.iter().flat_map(|vendor| ["--vendor-resources", vendor]))
             .arg("--library")
             .arg(programs::built("libfpga_opencl_icd.so")?)
-            .arg("--bitstreams")
-            .arg(&self.bitstreams)
+            .args(bitstreams_argument(&self.options, &self.bitstreams))
+            .args(&self.options.arguments)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(self.managers_gid.map(|gid| format!("--managers-gid={gid}")));
@@ -281,6 +293,11 @@ impl Boards {
             node.machine().terminate(&process, STOP).await;
         }
     }
+}
+
+/// The argument of managers and plugin for the node's folder of bitstreams.
+fn bitstreams_argument(options: &PluginOptions, folder: &Path) -> Option<String> {
+    options.has_bitstreams.then(|| format!("--bitstreams={}", folder.display()))
 }
 
 fn process(node: &RealNode, program: &str, log: &str) -> Result<ProcessSpec> {

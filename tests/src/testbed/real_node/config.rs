@@ -1,6 +1,7 @@
 //! The configuration files of containerd, the CNI plugin and the kubelet.
 
 use super::cgroup::Cgroup;
+use super::cluster_dns;
 use super::programs::Programs;
 use super::{CONTAINERD_SOCKET, PAUSE_IMAGE};
 use crate::testbed::network::NodeNetwork;
@@ -48,9 +49,16 @@ state = "/run/containerd"
 
 /// A network in which the node reaches each pod by a pair of interfaces.
 fn pod_network(network: &NodeNetwork) -> String {
+    let [first, last] = network.pod_range();
     let ipam = json!({
         "type": "host-local",
-        "ranges": [[{"subnet": network.pod_subnet(), "gateway": network.pod_gateway()}]],
+        "ranges": [[{
+            // The way to pods of all nodes is the gateway, and there is none to anything else.
+            "subnet": network.pods_of_all_nodes(),
+            "rangeStart": first,
+            "rangeEnd": last,
+            "gateway": network.pod_gateway(),
+        }]],
         "dataDir": "/var/lib/cni/networks",
     });
     let plugins = json!([{"type": "ptp", "ipMasq": false, "ipam": ipam}]);
@@ -77,6 +85,8 @@ fn kubelet(network: &NodeNetwork, cgroup: &Cgroup) -> String {
         "imageGCHighThresholdPercent": 100,
         "makeIPTablesUtilChains": false,
         "resolvConf": "",
+        "clusterDNS": [network.pod_gateway()],
+        "clusterDomain": cluster_dns::DOMAIN,
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": true}},
         "authorization": {"mode": "Webhook"},

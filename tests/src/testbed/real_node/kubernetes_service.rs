@@ -1,12 +1,12 @@
 //! The service `kubernetes` for pods of real nodes: they can't reach the test bed's API server, which has a loopback
 //! address, and no kube-proxy runs.
 
+use super::services::pass_on;
 use crate::testbed::control_plane::ControlPlane;
 use anyhow::{Context as _, Result};
 use nix::sys::socket::{setsockopt, sockopt::IpFreebind};
 use std::net::SocketAddr;
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 
 /// Port of the service.
@@ -33,26 +33,13 @@ impl KubernetesService {
         let address = SocketAddr::from((plane.network().kubernetes_service(), PORT));
         socket.bind(address).with_context(|| format!("can't take the address {address}"))?;
         let listener = socket.listen(BACKLOG).with_context(|| format!("can't listen at {address}"))?;
-        Ok(Self { accepting: tokio::spawn(accept(listener, plane.api_server())) })
+        let api_server = plane.api_server();
+        Ok(Self { accepting: tokio::spawn(pass_on(listener, move || Some(api_server))) })
     }
 }
 
 impl Drop for KubernetesService {
     fn drop(&mut self) {
         self.accepting.abort();
-    }
-}
-
-async fn accept(listener: TcpListener, api_server: SocketAddr) {
-    // Dropped, and so ended, with this task.
-    let mut connections = tokio::task::JoinSet::new();
-    while let Ok((mut pod, _)) = listener.accept().await {
-        connections.spawn(async move {
-            if let Ok(mut server) = TcpStream::connect(api_server).await {
-                // The end of a connection, for whatever reason, is the pod's to handle.
-                let _ = copy_bidirectional(&mut pod, &mut server).await;
-            }
-        });
-        while connections.try_join_next().is_some() {}
     }
 }

@@ -1,6 +1,7 @@
-//! The images that the chart installs, for nodes that reach no registry.
+//! The images that the chart installs, for nodes that reach no registry: ours, kube-scheduler's and Envoy's.
 
 use super::Image;
+use crate::testbed::envoy;
 use crate::testbed::programs::{built, repository};
 use anyhow::{Context as _, Result};
 use fpga_images::{ClientLibraries, Parts, Shipped};
@@ -9,7 +10,7 @@ use fpga_images::{ClientLibraries, Parts, Shipped};
 /// lie beside the test.
 const FROM: &str = "FPGA_IMAGES_FROM";
 
-/// All images that the chart installs, kube-scheduler's among them, under the chart's names.
+/// The images that the chart always installs, kube-scheduler's among them, under the chart's names.
 ///
 /// # Errors
 /// A program is missing.
@@ -32,4 +33,18 @@ pub fn shipped_images() -> Result<Vec<Image>> {
     let all = Shipped::OURS.into_iter().chain([Shipped::KubeScheduler]);
     all.map(|shipped| shipped.image(&parts).with_context(|| format!("can't make the image {shipped}")))
         .collect()
+}
+
+/// Envoy, which the chart installs with `router.enabled`, under the chart's name.
+///
+/// # Errors
+/// Envoy is missing.
+pub fn envoy_image() -> Result<Image> {
+    let program = envoy::program()?;
+    let values = std::fs::read_to_string(repository().join("manifests/chart/values.yaml"))
+        .context("can't read the chart's values")?;
+    let mut images = values.lines().filter_map(|line| line.trim().strip_prefix("image: "));
+    let name = images.find(|name| name.contains("/envoy:")).context("the chart names no image of Envoy")?;
+    let path = "/usr/local/bin/envoy";
+    Ok(Image::new(name, path).file(path, &program).libraries_of(&program)?)
 }

@@ -1,0 +1,94 @@
+//! A real Prometheus that scrapes our programs and evaluates the chart's rules. `hack/promtool.sh` brings it.
+
+use super::http_client::HttpClient;
+use super::process::{Process, ProcessSpec};
+use super::programs::repository;
+use super::run_dir::RunDir;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+const PORT: u16 = 9090;
+/// Longest time that Prometheus may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// A running Prometheus.
+#[derive(Debug)]
+pub struct Prometheus {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Prometheus {
+    /// Starts Prometheus at `ip`. It scrapes the targets (`ADDRESS:PORT`) each second, and keeps labels of the programs' own, as the
+    /// chart's PodMonitors do. `rules` are the groups of a PrometheusRule.
+    ///
+    /// # Errors
+    /// Prometheus is missing, or does not start.
+    pub async fn start(
+        ip: Ipv4Addr,
+        run_dir: &RunDir,
+        http: &HttpClient,
+        targets: &[String],
+        rules: &Value,
+    ) -> Result<Self> {
+        let program = repository().join("build/promtool/prometheus");
+        ensure!(program.exists(), "{} is missing. Run `make promtool` (once)", program.display());
+        let folder = run_dir.path().join("prometheus");
+        std::fs::create_dir_all(&folder).context("can't make Prometheus's folder")?;
+        let config = json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yaml"],
+            "scrape_configs": [{
+                "job_name": "kube-fpga", "honor_labels": true, "static_configs": [{"targets": targets}],
+            }],
+        });
+        // YAML takes JSON.
+        std::fs::write(folder.join("rules.yaml"), rules.to_string())?;
+        std::fs::write(folder.join("prometheus.yaml"), config.to_string())?;
+        let address = SocketAddr::from((ip, PORT));
+        let spec = ProcessSpec::new("prometheus", program, run_dir.log("prometheus"))
+            .arg(format!("--config.file={}", folder.join("prometheus.yaml").display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address={address}"));
+        let process = Process::start(&spec)?;
+        process.wait_ready(http, &format!("http://{address}/-/ready"), START).await?;
+        Ok(Self { process, address })
+    }
+
+    /// The series that an expression gives now: labels and value.
+    ///
+    /// # Errors
+    /// Prometheus does not answer, or does not take the expression.
+    pub async fn query(&self, http: &HttpClient, expression: &str) -> Result<Vec<(Value, f64)>> {
+        self.process.check_running()?;
+        let query = encoded(expression);
+        let answer = http.get(&format!("http://{}/api/v1/query?query={query}", self.address)).await?;
+        ensure!(answer.status.is_success(), "{expression}: {}", answer.text());
+        let mut answer = answer.json()?;
+        let series = answer["data"]["result"].take();
+        let series = series.as_array().with_context(|| format!("{expression} is no vector: {answer}"))?;
+        let value = |one: &Value| Some((one["metric"].clone(), one["value"][1].as_str()?.parse().ok()?));
+        series.iter().map(|one| value(one).context("a series without a value")).collect()
+    }
+
+    /// Kills Prometheus.
+    pub async fn kill(&self) {
+        self.process.kill().await;
+    }
+}
+
+/// Text as a part of a URL's query.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string can't fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+        encoded
+    })
+}

@@ -1,0 +1,102 @@
+//! Replicas of fpga-registry of a test bed's control plane, as child processes with the rights of the chart.
+
+use super::control_plane::ControlPlane;
+use super::http_client::HttpClient;
+use super::identity::Identity;
+use super::manifests;
+use super::process::{Process, ProcessSpec};
+use super::programs;
+use super::wait;
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use serde_json::Value;
+use std::time::Duration;
+
+/// What the registry needs of the rendered manifests, without the pods that nothing runs here.
+const KINDS: [&str; 11] = [
+    "Namespace",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "Lease",
+    "ConfigMap",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
+/// Longest time that a replica may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// A running replica.
+#[derive(Debug)]
+pub struct Registry {
+    process: Process,
+    address: String,
+}
+
+/// Applies what the chart installs for the registry: rights, lease, and ConfigMap.
+///
+/// # Errors
+/// The API server refuses a part of it.
+pub async fn install(plane: &ControlPlane) -> Result<()> {
+    manifests::apply_kinds(plane, "registry", &KINDS).await.map(drop)
+}
+
+impl Registry {
+    /// Starts the replica `name`, and waits until it knows the cluster.
+    ///
+    /// # Errors
+    /// The replica does not become ready.
+    pub async fn start(plane: &ControlPlane, http: &HttpClient, name: &str, args: &[&str]) -> Result<Self> {
+        let program = "fpga-registry";
+        let ready = plane.run_dir().path().join(format!("{name}.ready"));
+        // The file of an earlier run has an address that nobody listens at.
+        let _ = std::fs::remove_file(&ready);
+        let spec = ProcessSpec::new(name, programs::built(program)?, plane.run_dir().log(name))
+            .args(["--metrics-listen", &format!("{}:0", plane.network().control_plane()), "--identity", name])
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig(&Identity::Registry)?)
+            .arg("--ready-file")
+            .arg(&ready)
+            .args(["--lease-duration", "5s", "--status-interval", "200ms", "--moves-interval", "200ms"])
+            .args(args);
+        let process = Process::start(&spec)?;
+        let address = wait::until("the registry to listen", START, async || {
+            process.check_running()?;
+            Ok(std::fs::read_to_string(&ready).ok().and_then(|text| text.lines().next().map(str::to_owned)))
+        })
+        .await?;
+        process.wait_ready(http, &format!("http://{address}/readyz"), START).await?;
+        Ok(Self { process, address })
+    }
+
+    /// The value of a metric without labels.
+    ///
+    /// # Errors
+    /// The replica does not answer.
+    pub async fn metric(&self, http: &HttpClient, name: &str) -> Result<f64> {
+        self.process.check_running()?;
+        let answer = http.get(&format!("http://{}/metrics", self.address)).await;
+        Ok(answer.context("the registry's metrics")?.metric(name))
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+/// The records of moves, or of pods that stay: a key of the registry's ConfigMap; an empty list while there is none.
+///
+/// # Errors
+/// The API server does not answer, or the key has no JSON.
+pub async fn records(client: &Client, key: &str) -> Result<Vec<Value>> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), manifests::NAMESPACE);
+    let map = maps.get("fpga-registry-moves").await?;
+    let text = map.data.as_ref().and_then(|data| data.get(key));
+    Ok(text.map(|text| serde_json::from_str(text)).transpose()?.unwrap_or_default())
+}
