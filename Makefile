@@ -103,7 +103,7 @@ test: setup control-plane helm registry envoy promtool musl gateway-api lint bui
 	cargo test --workspace
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
-	    RUNTIME=intel-fpga cargo test -p fpga-tests --test full_loop; \
+	    RUNTIME=intel-fpga cargo test -p fpga-tests --test end_to_end -- full_loop:: functions::; \
 	    echo "and what differs between runtimes: channels, what a hostile client finds, what tenants see of each other"; \
 	    FPGA_TEST_RUNTIME=intel-fpga cargo test -p fpga-device-manager --test service -- \
 	        --include-ignored joined_by_a_channel hostile:: tenants::; \
@@ -116,7 +116,8 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 
 .PHONY: test-node
 test-node: node-possible setup control-plane node helm registry envoy build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
-	cargo test --workspace --test real_node --test demo -- --ignored --test-threads=1 --skip platforms::
+	cargo test --workspace --test real_node --test end_to_end -- --ignored --test-threads=1 \
+	    --skip platforms:: --skip any_cluster::
 
 .PHONY: test-platforms
 test-platforms: node-possible setup control-plane node helm envoy knative build ## Functions as OpenFaaS and Knative deploy them, on real nodes (as root, on Linux)
@@ -126,7 +127,7 @@ test-platforms: node-possible setup control-plane node helm envoy knative build 
 test-cluster: ## The chart on the cluster of KUBECONFIG, whose nodes can pull FPGA_TEST_IMAGE, an image with tests/functions/sobel
 	@[ -n "$${KUBECONFIG:-}" ] || { echo "error: KUBECONFIG is not set; write KUBECONFIG=FILE FPGA_TEST_IMAGE=IMAGE make test-cluster. For nodes on this machine: make test-node" >&2; exit 1; }
 	@[ -n "$${FPGA_TEST_IMAGE:-}" ] || { echo "error: FPGA_TEST_IMAGE is not set; write the name of an image with the Sobel function that the nodes can pull" >&2; exit 1; }
-	cargo test -p fpga-tests --test any_cluster -- --ignored
+	cargo test -p fpga-tests --test end_to_end -- --ignored any_cluster::
 
 .PHONY: demo
 demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes

@@ -1,0 +1,281 @@
+//! The real HorizontalPodAutoscaler scales a function by its requests, out and in: kube-controller-manager asks the API
+//! server, and that asks the endpoint picker by the chart's APIService. A real Prometheus with the chart's rules tells the
+//! queries of the examples for KEDA and prometheus-adapter the same.
+
+use fpga_tests::functions::Function;
+use fpga_tests::testbed::artifacts;
+use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::endpoint_slices::EndpointSlices;
+use fpga_tests::testbed::helm;
+use fpga_tests::testbed::http_client::HttpClient;
+use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
+use fpga_tests::testbed::manifests::kubectl;
+use fpga_tests::testbed::programs::repository;
+use fpga_tests::testbed::prometheus::Prometheus;
+use fpga_tests::testbed::router::Router;
+use fpga_tests::testbed::wait;
+use fpga_tests::testbed::workload::Workload;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// The autoscaler looks every 15 s, and the load fades with 15 s.
+const LONG: Duration = Duration::from_secs(150);
+const API: &str = "v1beta1.external.metrics.k8s.io";
+/// Where the picker serves external metrics.
+const PORT: u16 = 9466;
+/// Clients of the function, each with a request in flight: three replicas of two requests each.
+const CLIENTS: usize = 6;
+const IN_FLIGHT: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/fpga_function_requests_in_flight?labelSelector=function%3Dsobel";
+
+/// A file of an example, for the test's namespace.
+fn example(file: &str) -> Value {
+    let path = repository().join("manifests/examples/autoscaling").join(file);
+    let text = std::fs::read_to_string(path).unwrap().replace("fpga-functions", "default");
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+/// The objects of a template of the chart.
+fn objects(template: &str, settings: &[&str]) -> Vec<Value> {
+    let text = helm::template(template, settings).unwrap();
+    text.split("\n---\n")
+        .filter_map(|text| serde_saphyr::from_str(text).ok())
+        .filter(Value::is_object)
+        .collect()
+}
+
+async fn apply(plane: &ControlPlane, object: &Value) {
+    let file = plane.run_dir().path().join("object.json");
+    std::fs::write(&file, object.to_string()).unwrap();
+    kubectl(plane, &["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
+}
+
+/// Writes the chart's certificate for the APIService below `folder`, and applies the APIService with a Service that leads to
+/// the picker: pods of modelled nodes have addresses that no Service of the API server can have.
+async fn serve_external_metrics(plane: &ControlPlane, folder: &Path) {
+    let settings = ["router.enabled=true", "router.externalMetrics.enabled=true"];
+    for mut object in objects("templates/router/external-metrics.yaml", &settings) {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        match object["kind"].as_str().unwrap() {
+            "Secret" => {
+                let secret: Secret = serde_json::from_value(object).unwrap();
+                for (file, bytes) in secret.data.unwrap() {
+                    std::fs::write(folder.join(file), bytes.0).unwrap();
+                }
+            }
+            "APIService" => {
+                object["spec"]["service"]["port"] = json!(PORT);
+                apply(plane, &object).await;
+            }
+            "Service" if name == "fpga-external-metrics" => {
+                let address = plane.network().control_plane().to_string();
+                object["spec"] = json!({"type": "ExternalName", "externalName": address});
+                apply(plane, &object).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A cluster with three modelled boards, on which a request of Sobel takes 200 ms.
+async fn start_cluster(folder: &Path, runtime: Runtime) -> Cluster {
+    let model = folder.join("board.toml");
+    let text = "board = \"a board of the test\"\n[[kernel]]\nname = \"sobel\"\nlaunch = \"200ms\"\n";
+    std::fs::write(&model, text).unwrap();
+    let bitstreams = artifacts::bitstreams(runtime).unwrap();
+    let board = |name: &str| BoardSpec {
+        slots: 1,
+        bitstreams: Some(bitstreams.clone()),
+        device_manager_args: ["--model", model.to_str().unwrap()].map(str::to_owned).to_vec(),
+        ..BoardSpec::new(name, Some(runtime))
+    };
+    Cluster::start(ClusterSpec {
+        boards: ["n1", "n2", "n3"].map(board).to_vec(),
+        weights: "0.5-2-2-1".to_owned(),
+        node_cache: NodeCache::Capable,
+        extender_away: ExtenderAway::Wait,
+        extender_args: Vec::new(),
+    })
+    .await
+    .unwrap()
+}
+
+async fn deploy_sobel(cluster: &Cluster, runtime: Runtime) -> Api<Deployment> {
+    let function = artifacts::functions().unwrap().join("sobel");
+    let bitstream = artifacts::bitstreams(runtime).unwrap().join("sobel.bitstream");
+    let workload = Workload::accelerated("sobel", [function.display().to_string()])
+        .requires("fpga-vendor", runtime.vendor())
+        .bitstreams("sobel")
+        .env("BITSTREAM", bitstream.display().to_string())
+        .env("PORT", FUNCTION_PORT.to_string())
+        .port(FUNCTION_PORT);
+    let deployments: Api<Deployment> = Api::namespaced(cluster.plane().client().clone(), "default");
+    let deployment = serde_json::from_value(workload.deployment(1)).unwrap();
+    deployments.create(&PostParams::default(), &deployment).await.unwrap();
+    wait_for_replicas(cluster, &deployments, 1).await;
+    deployments
+}
+
+/// Waits until the Deployment has exactly so many replicas, all ready.
+async fn wait_for_replicas(cluster: &Cluster, deployments: &Api<Deployment>, replicas: i32) {
+    let result = wait::until(&format!("{replicas} ready replicas"), LONG, async || {
+        cluster.check_running()?;
+        let status = deployments.get("sobel").await?.status.unwrap_or_default();
+        let all = [status.replicas, status.ready_replicas, status.updated_replicas];
+        Ok(all.iter().all(|count| *count == Some(replicas)).then_some(()))
+    })
+    .await;
+    if let Err(error) = result {
+        let describe = ["describe", "hpa,deployment", "-n", "default"];
+        panic!("{error:#}\n{}", kubectl(cluster.plane(), &describe).await.unwrap_or_default());
+    }
+}
+
+/// Clients that call the function one request after the other, until they are dropped.
+fn load(http: &HttpClient, url: &str) -> JoinSet<()> {
+    let case = Case::new(Function::Sobel, 32, 1).unwrap();
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (http, url, case) = (http.clone(), url.to_owned(), case.clone());
+        clients.spawn(async move {
+            loop {
+                // A replica that starts or ends may refuse one.
+                if case.invoke_at(&http, &url).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        });
+    }
+    clients
+}
+
+/// Checks that Prometheus answers the queries of the examples and knows what the chart's rules record.
+async fn prometheus_tells(prometheus: &Prometheus, http: &HttpClient, rules: &Value) {
+    let keda = example("keda.yaml");
+    let mut queries: Vec<String> =
+        vec![keda["spec"]["triggers"][0]["metadata"]["query"].as_str().unwrap().to_owned()];
+    for rule in example("prometheus-adapter.yaml")["rules"]["external"].as_array().unwrap() {
+        // As the adapter fills in the template for an HPA of the namespace.
+        let query = rule["metricsQuery"].as_str().unwrap();
+        let query = query.replace("<<.Series>>", rule["seriesQuery"].as_str().unwrap());
+        queries.push(query.replace("<<.LabelMatchers>>", "namespace=\"default\",function=\"sobel\""));
+    }
+    let recorded = rules["groups"][0]["rules"].as_array().unwrap();
+    queries.extend(recorded.iter().map(|rule| rule["record"].as_str().unwrap().to_owned()));
+    for query in queries {
+        // With a board for each replica nobody waits for a slot.
+        let is_right = |value: f64| if query.contains("slot_wait") { value >= 0.0 } else { value > 0.0 };
+        let told = async || {
+            let series = prometheus.query(http, &query).await?;
+            Ok(matches!(&series[..], [(_, value)] if is_right(*value)).then_some(()))
+        };
+        wait::until(&format!("Prometheus to have one series of {query}"), LONG, told).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_autoscaler_scales_a_function_out_by_its_requests_and_in_when_they_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = Runtime::from_env().unwrap();
+    let cluster = start_cluster(folder.path(), runtime).await;
+    let (plane, http) = (cluster.plane(), cluster.http().clone());
+    let ip = plane.network().control_plane();
+    serve_external_metrics(plane, folder.path()).await;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (listen, certificate, key) = (format!("{ip}:{PORT}"), file("tls.crt"), file("tls.key"));
+    let router = Router::start(
+        plane,
+        &http,
+        &[
+            ["--external-metrics-listen", &listen],
+            ["--external-metrics-tls-cert", &certificate],
+            ["--external-metrics-tls-key", &key],
+            // This picker alone, as all pickers are asked.
+            ["--pickers", &router_read_address(plane)],
+        ]
+        .concat(),
+    )
+    .await
+    .unwrap();
+    let slices = EndpointSlices::keep(plane.client(), "default");
+    let deployments = deploy_sobel(&cluster, runtime).await;
+    slices.create_function("sobel").await.unwrap();
+
+    kubectl(plane, &["wait", "--for=condition=Available", &format!("apiservice/{API}"), "--timeout=60s"])
+        .await
+        .unwrap();
+    let items = async || {
+        let list: Value = serde_json::from_str(&kubectl(plane, &["get", "--raw", IN_FLIGHT]).await?)?;
+        Ok(list["items"].as_array().filter(|items| !items.is_empty()).cloned())
+    };
+    let idle = wait::until("the function to have a metric", LONG, items).await.unwrap();
+    assert_eq!((&idle[0]["value"], &idle[0]["metricLabels"]["function"]), (&json!("0m"), &json!("sobel")));
+    // The API server asks who may ask.
+    let collector = plane.client_of(&Identity::Collector).await.unwrap();
+    let refused = collector.request_text(http::Request::get(IN_FLIGHT).body(Vec::new()).unwrap()).await;
+    assert!(refused.unwrap_err().to_string().contains("forbidden"));
+
+    let rules = objects("templates/rules.yaml", &["monitoring.rules=true"]).remove(0)["spec"].take();
+    let mut targets = vec![router_read_address(plane)];
+    for board in &cluster.boards {
+        let url = board.manager_metrics_url();
+        targets.push(url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned());
+    }
+    let prometheus = Prometheus::start(ip, plane.run_dir(), &http, &targets, &rules).await.unwrap();
+
+    let mut hpa = example("hpa.yaml");
+    hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = json!(0);
+    apply(plane, &hpa).await;
+    let clients = load(&HttpClient::new(LONG), &router.url("default", "sobel"));
+    wait_for_replicas(&cluster, &deployments, 3).await;
+    prometheus_tells(&prometheus, &http, &rules).await;
+    router.check_running().unwrap();
+    drop(clients);
+    wait_for_replicas(&cluster, &deployments, 1).await;
+    prometheus.kill().await;
+    router.stop().await;
+    cluster.stop().await;
+}
+
+/// The picker's port for people.
+fn router_read_address(plane: &ControlPlane) -> String {
+    format!("{}:{}", plane.network().control_plane(), fpga_tests::testbed::picker::READ_PORT)
+}
+
+#[tokio::test]
+async fn helm_refuses_to_serve_external_metrics_where_something_else_does() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    let template = async || {
+        let mut command = tokio::process::Command::new(helm::helm().unwrap());
+        command
+            .args(["template", "kube-fpga", "manifests/chart", "--namespace", helm::NAMESPACE])
+            .args(["--dry-run=server", "--show-only", "templates/router/external-metrics.yaml"])
+            .args(["--set", "router.enabled=true,router.externalMetrics.enabled=true"])
+            .env("KUBECONFIG", plane.kubeconfig(&Identity::Admin).unwrap())
+            .env("HOME", plane.run_dir().path())
+            .current_dir(repository());
+        let output = command.output().await.unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (well, text) = template().await;
+    assert!(well && text.contains("kind: APIService"), "{text}");
+    let mut service: Value = objects(
+        "templates/router/external-metrics.yaml",
+        &["router.enabled=true", "router.externalMetrics.enabled=true"],
+    )
+    .into_iter()
+    .find(|object| object["kind"] == "APIService")
+    .unwrap();
+    service["spec"]["service"] = json!({"name": "keda-operator-metrics-apiserver", "namespace": "keda"});
+    apply(&plane, &service).await;
+    let (well, text) = template().await;
+    assert!(!well && text.contains("is served by keda/keda-operator-metrics-apiserver already"), "{text}");
+    plane.stop().await;
+}

@@ -1,0 +1,43 @@
+//! Whole programs against one another: a real control plane, the services, the runtimes below the device managers.
+//!
+//! One program for all, since each would link the same libraries: `cargo test -p fpga-tests --test end_to_end demo::` runs
+//! those of one module.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "in a test a failure is a panic")]
+
+mod alerts;
+mod any_cluster;
+mod artifacts;
+mod autoscaling;
+mod b11;
+mod bitstream_store;
+mod bitstreams;
+mod chart;
+mod cluster_scheduler;
+mod control_plane;
+mod demo;
+mod endpoint_picker;
+mod extender;
+mod full_loop;
+mod functions;
+mod gateway_examples;
+mod health;
+mod herd;
+mod hostile_callers;
+mod manifests;
+mod measured;
+mod opencl_programs;
+mod operators;
+mod other_c_libraries;
+mod own_scheduler;
+mod picker;
+mod readme;
+mod registry;
+mod replicas;
+mod rights;
+mod router;
+mod scale;
+mod stand_in_node;
+mod stream;
+mod stream_identity;
+mod tls;

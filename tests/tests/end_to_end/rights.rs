@@ -1,0 +1,237 @@
+//! Rights on a real API server with RBAC: of our service accounts, and of users of the kubectl plugin.
+
+use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
+use fpga_tests::testbed::programs;
+use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use tempfile::TempDir;
+
+type Rules = BTreeSet<String>;
+
+/// The rights of the token's bearer in the namespace, as one line per verb and resource.
+async fn rules(plane: &ControlPlane, token: &str, namespace: &str) -> Rules {
+    let reviews: Api<SelfSubjectRulesReview> = Api::all(manifests::client(plane, token).await.unwrap());
+    let review = serde_json::from_value(json!({"spec": {"namespace": namespace}})).unwrap();
+    let answer = reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap();
+    let mut rules = Rules::new();
+    for rule in &answer.resource_rules {
+        for verb in &rule.verbs {
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    let only = rule.resource_names.iter().flatten().cloned().collect::<Vec<_>>().join("|");
+                    rules.insert(format!("{verb} {resource}.{group} {only}").trim().to_owned());
+                }
+            }
+        }
+    }
+    rules
+}
+
+fn expected(rules: &[&str]) -> Rules {
+    rules.iter().map(|rule| (*rule).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn each_service_account_may_do_what_it_must_and_nothing_else() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "router").await.unwrap();
+    apply(&plane, "registry").await.unwrap();
+    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
+    let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
+    // The extender's pod contains kube-scheduler, so it needs the rights of every kube-scheduler.
+    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "scheduler"]).await.unwrap();
+    for role in ["kube-scheduler", "volume-scheduler"] {
+        let (binding, role) = (format!("as-{role}"), format!("--clusterrole=system:{role}"));
+        let account = format!("--serviceaccount={NAMESPACE}:scheduler");
+        kubectl(&plane, &["create", "clusterrolebinding", &binding, &role, &account]).await.unwrap();
+    }
+    let scheduler = manifests::token(plane.client(), "scheduler", None).await.unwrap();
+    // The last right binds its bearer to the policy for the own node.
+    let collector = ["get nodes.", "patch nodes.", "bind-to-node collectors.fpga-scheduling.io"];
+    let plugin = [
+        "get pods.",
+        "patch pods.",
+        "get namespaces.",
+        "get bitstreams.fpga-scheduling.io",
+        "list bitstreams.fpga-scheduling.io",
+        "bind-to-node node-plugins.fpga-scheduling.io",
+    ];
+    let extender = [
+        "get nodes.",
+        "list nodes.",
+        "watch nodes.",
+        // The last right binds its bearer to the policy for one annotation.
+        "patch nodes.",
+        "bind-to-node scheduler-extenders.fpga-scheduling.io",
+        "get pods.",
+        "list pods.",
+        "watch pods.",
+        "get namespaces.",
+        "list namespaces.",
+        "watch namespaces.",
+        "get bitstreams.fpga-scheduling.io",
+        "list bitstreams.fpga-scheduling.io",
+        "watch bitstreams.fpga-scheduling.io",
+        "create tokenreviews.authentication.k8s.io",
+    ];
+    let router = ["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"];
+    let router = router.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
+    let mut router: Vec<&str> = router.iter().flatten().map(String::as_str).collect();
+    router.push("create tokenreviews.authentication.k8s.io");
+    // What it needs to evict is in the manifests that were applied last.
+    let registry = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
+    let registry = registry.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
+    let mut registry: Vec<&str> = registry.iter().flatten().map(String::as_str).collect();
+    registry.extend([
+        "patch bitstreams/status.fpga-scheduling.io",
+        "get deployments.apps",
+        "get replicasets.apps",
+        "list poddisruptionbudgets.policy",
+        "create events.events.k8s.io",
+        "patch events.events.k8s.io",
+        "create pods/eviction.",
+        "patch nodes.",
+        "bind-to-node registries.fpga-scheduling.io",
+    ]);
+    let own = ["leases.coordination.k8s.io fpga-registry", "configmaps. fpga-registry-moves"];
+    let own = own.map(|object| ["get", "update"].map(|verb| format!("{verb} {object}")));
+    let own: Vec<&str> = own.iter().flatten().map(String::as_str).collect();
+    let registry_at_home = [registry.as_slice(), &own].concat();
+    let lease = ["get", "update", "patch"]
+        .map(|verb| format!("{verb} leases.coordination.k8s.io kube-fpga-scheduler"));
+    let lease = lease.each_ref().map(String::as_str);
+    let at_home =
+        [extender.as_slice(), &["create events.events.k8s.io", "create leases.coordination.k8s.io"], &lease]
+            .concat();
+    for (account, everywhere, at_home) in [
+        ("fpga-collector", collector.as_slice(), collector.as_slice()),
+        ("fpga-node-plugin", &plugin, &plugin),
+        ("fpga-scheduler-extender", &extender, &at_home),
+        ("fpga-router", &router, &router),
+        ("fpga-registry", &registry, &registry_at_home),
+        ("fpga-device-manager", &[], &[]),
+    ] {
+        let token = manifests::token(plane.client(), account, None).await.unwrap();
+        for (namespace, may) in [("default", everywhere), ("kube-system", everywhere), (NAMESPACE, at_home)] {
+            let all = rules(&plane, &token, namespace).await;
+            // Without the rights of every account, for example to ask for its own rights.
+            let of_everybody = rules(&plane, &nobody, namespace).await;
+            let own: Rules = all.difference(&of_everybody).cloned().collect();
+            let mut due = expected(may);
+            if account == "fpga-scheduler-extender" {
+                let of_schedulers = rules(&plane, &scheduler, namespace).await;
+                due.extend(of_schedulers.difference(&of_everybody).cloned());
+            }
+            assert_eq!(own, due, "{account} in {namespace}");
+            assert!(!all.iter().any(|rule| rule.contains('*')), "{account}: {all:?}");
+        }
+    }
+    plane.stop().await;
+}
+
+/// A user of the plugin without an administrator's rights.
+struct Operator {
+    plane: ControlPlane,
+    dir: TempDir,
+}
+
+impl Operator {
+    /// Success and output of the plugin.
+    async fn plugin(&self, args: &[&str]) -> (bool, String) {
+        let output = tokio::process::Command::new(programs::built("kubectl-fpga").unwrap())
+            .args(args)
+            .env_clear()
+            .env("KUBECONFIG", self.dir.path().join("kubeconfig"))
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), text)
+    }
+
+    async fn doctor(&self) -> Vec<Value> {
+        let config = programs::repository().join("scheduler-config/kube-scheduler.yaml");
+        let config = config.to_str().unwrap();
+        let (_, text) = self.plugin(&["doctor", "-o", "json", "--scheduler-config", config]).await;
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+/// The findings about the user's own rights.
+fn refused(findings: &[Value]) -> Vec<String> {
+    let texts = findings.iter().map(Value::to_string);
+    texts.filter(|text| text.contains("kubectl create") || text.contains("forbidden")).collect()
+}
+
+#[tokio::test]
+async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "pocl").await.unwrap();
+    // A replica without a reachable address: the API server checks the right before it connects.
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "by-hand", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "fpga-scheduler-extender"}},
+        "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true},
+                       "targetRef": {"kind": "Pod", "name": "extender-1", "namespace": NAMESPACE}}],
+        "ports": [{"name": "http", "port": 9461}],
+    });
+    let dir = TempDir::new().unwrap();
+    let write = |name: &str, value: String| std::fs::write(dir.path().join(name), value).unwrap();
+    write("slice.json", slice.to_string());
+    manifests::create_pod(plane.client(), "extender-1", "fpga-scheduler-extender", None).await.unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    kubectl(&plane, &["apply", "-f", &path(&dir.path().join("slice.json"))]).await.unwrap();
+    // A token of a service account is the simplest identity.
+    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "operator"]).await.unwrap();
+    let token = manifests::token(plane.client(), "operator", None).await.unwrap();
+    write("kubeconfig", serde_json::to_string(&manifests::kubeconfig(&plane, &token).unwrap()).unwrap());
+    let operator = Operator { plane, dir };
+
+    // Without rights, doctor reports each refused request with the command that grants the right.
+    let without = operator.doctor().await;
+    let told = refused(&without).join("\n");
+    for resource in ["endpointslices", "nodes", "pods", "subjectaccessreviews"] {
+        assert!(told.contains(resource), "{resource} is not among {without:#?}");
+    }
+    let (well, text) = operator.plugin(&["nodes"]).await;
+    assert!(!well && text.contains("kubectl create"), "{text}");
+
+    // With the rights of the file, granted as its first lines describe.
+    let plane = &operator.plane;
+    let rights = path(&programs::repository().join("kubectl-fpga/rights.yaml"));
+    kubectl(plane, &["apply", "-f", &rights]).await.unwrap();
+    let account = format!("--serviceaccount={NAMESPACE}:operator");
+    let cluster_role = ["clusterrolebinding", "kubectl-fpga", "--clusterrole=kubectl-fpga", &account];
+    kubectl(plane, &[&["create"], cluster_role.as_slice()].concat()).await.unwrap();
+    let role = ["-n", NAMESPACE, "create", "rolebinding", "kubectl-fpga", "--role=kubectl-fpga", &account];
+    kubectl(plane, &role).await.unwrap();
+    let with = operator.doctor().await;
+    assert_eq!(refused(&with), [""; 0]);
+    let of_rights = with.iter().find(|finding| finding["check"] == "rights").unwrap();
+    assert_eq!(of_rights["severity"], "ok", "the service accounts' rights were looked at: {of_rights}");
+    for command in [
+        ["nodes"].as_slice(),
+        &["top"],
+        &["explain", "default/pod"],
+        &["boards"],
+        &["functions"],
+        &["bitstreams"],
+        &["moves"],
+    ] {
+        let (_, text) = operator.plugin(command).await;
+        assert!(!text.contains("forbidden") && !text.contains("kubectl create"), "{command:?}: {text}");
+    }
+    // The file grants read access only.
+    let of_operator = rules(plane, &token, NAMESPACE).await;
+    let writes = of_operator.iter().filter(|rule| {
+        let reads = ["get ", "list ", "watch "].iter().any(|verb| rule.starts_with(verb));
+        !reads && !rule.contains(".authorization.k8s.io") && !rule.contains(".authentication.k8s.io")
+    });
+    assert_eq!(writes.collect::<Vec<_>>(), [""; 0]);
+    operator.plane.stop().await;
+}
