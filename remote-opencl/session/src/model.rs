@@ -98,7 +98,7 @@ impl ModelledBoard {
         let busy_until = self.busy_until.lock();
         let free = start.slots.iter().filter_map(|slot| busy_until.get(slot.0 as usize)).copied().max();
         let loading = nanos(self.reconfiguration.saturating_mul(start.loads));
-        let (granted, delay) = granted(start.submitted, free.unwrap_or(0), loading, clock::now_ns());
+        let (granted, delay) = granted(start.submitted, free.unwrap_or(0), clock::now_ns());
         if delay == Delay::TooLong {
             self.metrics.late_commands.inc();
         }
@@ -136,11 +136,10 @@ enum Delay {
     TooLong,
 }
 
-/// The modelled moment at which a task gets its slots: when it was submitted, or when the slots got free. Its bitstreams
-/// have been loaded, which took `loading`, by `now`.
-fn granted(submitted: u64, free: u64, loading: u64, now: u64) -> (u64, Delay) {
+/// The modelled moment at which a task gets its slots: when it was submitted, or when the slots got free.
+fn granted(submitted: u64, free: u64, now: u64) -> (u64, Delay) {
     let granted = submitted.max(free);
-    let earliest = now.saturating_sub(loading).saturating_sub(MAX_CATCH_UP_NS);
+    let earliest = now.saturating_sub(MAX_CATCH_UP_NS);
     if granted < earliest { (earliest, Delay::TooLong) } else { (granted, Delay::MadeUpFor) }
 }
 
@@ -158,11 +157,11 @@ mod tests {
     #[test]
     fn a_task_gets_its_slots_when_they_got_free_however_late_the_timers_are() {
         assert_eq!(
-            granted(500 * MS, 400 * MS, 0, 501 * MS),
+            granted(500 * MS, 400 * MS, 501 * MS),
             (500 * MS, Delay::MadeUpFor),
             "it waited for nobody"
         );
-        assert_eq!(granted(500 * MS, 900 * MS, 30 * MS, 950 * MS), (900 * MS, Delay::MadeUpFor));
-        assert_eq!(granted(500 * MS, 900 * MS, 30 * MS, 1_500 * MS), (1_370 * MS, Delay::TooLong));
+        assert_eq!(granted(500 * MS, 900 * MS, 950 * MS), (900 * MS, Delay::MadeUpFor));
+        assert_eq!(granted(500 * MS, 900 * MS, 1_500 * MS), (1_400 * MS, Delay::TooLong));
     }
 }

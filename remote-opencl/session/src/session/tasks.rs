@@ -88,7 +88,7 @@ impl Session {
             && self.switching.is_none()
             && let Some(grant) = self.backlog.first()
         {
-            let time = self.shared.config.reconfiguration_time;
+            let time = self.load_wait();
             let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX);
             if loads > 0 && self.switch() {
                 return;
@@ -152,9 +152,20 @@ impl Session {
         }
         tracing::debug!(contexts, restored, lost, took = ?since.elapsed(), "The board was reconfigured as a whole");
         let loads = self.backlog.first().map_or(0, |grant| grant.load.len());
-        let time = self.shared.config.reconfiguration_time;
-        let modelled = time.saturating_mul(u32::try_from(loads).unwrap_or(u32::MAX));
+        let modelled = self.load_wait().saturating_mul(u32::try_from(loads).unwrap_or(u32::MAX));
         self.loading = Some(Loading { since, until: Instant::now() + modelled });
+    }
+
+    /// How long the commands of a task wait for the load of one bitstream before they are enqueued.
+    ///
+    /// On a modelled board they don't: the model adds the load to the time at which the commands end, and the runtime
+    /// computes the results meanwhile. Else a command would end late by the time of its computation.
+    fn load_wait(&self) -> Duration {
+        if self.shared.config.model.is_some() {
+            Duration::ZERO
+        } else {
+            self.shared.config.reconfiguration_time
+        }
     }
 
     /// Continues after another session has opened the board again.
