@@ -17,6 +17,7 @@ pub use ids::{AllocationId, InstanceId, Token};
 use crate::meanings::{Meanings, digests};
 use fpga_cluster::allocation::{Occupation, Shortage, choose};
 use fpga_core::bitstream::Digest;
+use fpga_core::gate::{Allocated, AllocatedContainer};
 use fpga_core::node_state::NodeState;
 use fpga_core::requirement::Requirement;
 use serde::{Deserialize, Serialize};
@@ -208,6 +209,17 @@ impl Allocations {
     /// The claims with their allocations.
     pub fn claims(&self) -> impl Iterator<Item = (&AllocationId, &Claim)> {
         self.by_id.iter().filter_map(|(id, allocation)| Some((id, allocation.claim.as_ref()?)))
+    }
+
+    /// The containers that have boards, as the gate knows them.
+    #[must_use]
+    pub fn allocated(&self) -> Allocated {
+        let container = |(_, claim): (&AllocationId, &Claim)| {
+            let Owner { namespace, pod, uid, .. } = claim.owner.clone();
+            let boards = claim.boards.clone();
+            (claim.token.digest(), AllocatedContainer { namespace, pod, uid, boards })
+        };
+        Allocated(self.claims().map(container).collect())
     }
 
     /// The number of containers that have the board.

@@ -2,6 +2,7 @@
 
 use crate::advertised::Offer;
 use crate::boards::{self, Boards};
+use crate::gate::Gate;
 use crate::holders::PodResources;
 use crate::identity::Pods;
 use crate::kubelet::{Kubelet, remove_dead_sockets};
@@ -9,10 +10,11 @@ use crate::layout::{LIBRARY, Layout};
 use crate::library_args::LibraryArgs;
 use crate::node_bitstreams::NodeBitstreams;
 use crate::plugin::{Parts, Plugin};
-use crate::{advertised, probes, report, revocation};
+use crate::{advertised, gate_socket, probes, report, revocation};
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 use fpga_core::board_request::BoardResource;
+use fpga_core::gate::Moves;
 use fpga_core::names::OWN_PREFIX;
 use fpga_hook::Endpoint;
 use fpga_net::log::LogArgs;
@@ -83,6 +85,11 @@ pub struct Args {
 
     #[command(flatten)]
     library_args: LibraryArgs,
+
+    /// Let a pod that wants a whole board reconfigured wait until the registry has moved other pods off it: for a registry
+    /// with `--moves evict`. Without it such a pod is refused while kernels of others run there.
+    #[arg(long, env = "FPGA_MOVES")]
+    moves: bool,
 
     /// Number of containers that can have a board at the same time.
     #[arg(long, env = "FPGA_INSTANCES_PER_BOARD", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -162,6 +169,7 @@ impl Args {
             pod_resources: PodResources { socket: self.pod_resources },
             boards: boards.clone(),
             bitstreams: NodeBitstreams { folder: self.bitstreams, library },
+            gate: Gate::new(if self.moves { Moves::On } else { Moves::Off }),
             limit: self.instances_per_board,
         })?);
         remove_dead_sockets(&self.device_plugins_dir);
@@ -186,6 +194,8 @@ impl Args {
             info!(bound = %listener.local_addr()?, "Serving probes and metrics");
             tasks.spawn(probes::serve(listener, Arc::clone(&plugin)));
         }
+        let gate = gate_socket::bind(&layout).context("can't make the socket of the gate")?;
+        tasks.spawn(gate_socket::serve(gate, Arc::clone(&plugin)));
         tasks.spawn(boards::watch(layout, self.collector.clone(), boards_sender));
         tasks.spawn(revocation::run(Arc::clone(&plugin)));
         info!(node = self.node_name, collector = %self.collector, "The plugin starts");

@@ -4,6 +4,7 @@
 //!  /run/fpga/managers/BOARD/dm.sock          made by the board's manager; the whole folder is in every container, since a
 //!                                            mounted socket would be dead after the manager's restart
 //!  /run/fpga/tokens/BOARD/NAMESPACE/ID       root's, or also the managers' group's; the manager's --tokens
+//!  /run/fpga/gate/gate.sock                  the plugin's answers for managers; of root's, or also the managers' group's
 //!  /run/fpga/claims/ID/{token,managers}      one container has the folder ID; the folder above is root's
 //!  /var/lib/kubelet/plugins/fpga-scheduling.io/{lib/,fpga.icd,allocations.json}
 //!  /var/lib/kubelet/plugins/fpga-scheduling.io/store/            files by digest
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// File name of a manager's socket in its folder.
 pub(crate) const SOCKET: &str = "dm.sock";
+/// File name of the socket of the gate in its folder.
+const GATE_SOCKET: &str = "gate.sock";
 /// File name of the client library.
 pub(crate) const LIBRARY: &str = "libfpga_opencl_icd.so";
 
@@ -70,6 +73,7 @@ impl Layout {
             make_folder(&folder, mode)?;
         }
         self.make_for_managers(&self.managers(), READABLE, SHARED)?;
+        self.make_for_managers(&self.gate(), PRIVATE, OF_GROUP)?;
         self.make_for_managers(&self.tokens(), PRIVATE, OF_GROUP)
     }
 
@@ -101,6 +105,14 @@ impl Layout {
 
     pub(crate) fn socket(&self, board: &str) -> PathBuf {
         self.managers().join(board).join(SOCKET)
+    }
+
+    fn gate(&self) -> PathBuf {
+        self.run.join("gate")
+    }
+
+    pub(crate) fn gate_socket(&self) -> PathBuf {
+        self.gate().join(GATE_SOCKET)
     }
 
     fn tokens(&self) -> PathBuf {

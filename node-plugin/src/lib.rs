@@ -6,6 +6,7 @@
 //!                                  which boards? (collector's state, Algorithm 1)
 //!                                  which bitstreams? (the API server's Bitstreams; the store fetches them)
 //!                                  a token: for the managers, and into the folder
+//!  managers ── gate ─────────────► may this container have this bitstream on this board? (allocations, library)
 //!  collector ◄─ PUT, every second  I am here; these boards; these pods can't be served here
 //!          ◄─ List, every second ─ who has ended? (confirmed by the API server): the token is revoked
 //! ```
@@ -20,6 +21,8 @@ mod args;
 mod boards;
 mod checkpoint;
 mod collector;
+mod gate;
+mod gate_socket;
 mod holders;
 mod identity;
 mod injection;
@@ -27,6 +30,7 @@ mod kubelet;
 mod layout;
 mod library;
 mod library_args;
+mod listed;
 pub mod meanings;
 mod node_bitstreams;
 mod plugin;

@@ -3,8 +3,9 @@
 
 use crate::meanings::{Meanings, Variant};
 use fpga_bitstream_store::{InvalidSource, Source, Wanted};
-use fpga_core::bitstream::{BitstreamId, Digest};
+use fpga_core::bitstream::BitstreamId;
 use fpga_core::library::{Library, LibraryVariant, Meaning};
+use fpga_core::requirement::Requirement;
 use fpga_registry_api::{Bitstream, FromNamespaces, Variant as Listed, library_bitstream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
@@ -32,22 +33,25 @@ pub(crate) enum LibraryError {
     /// The API server did not answer.
     #[error("the API server does not tell about Bitstreams: {0}")]
     Api(String),
+    /// The API server has not answered the gate for long.
+    #[error("what the library lists is not known: {0}")]
+    NotKnown(String),
     /// A Bitstream has a place that can't be understood.
     #[error(transparent)]
     Source(#[from] InvalidSource),
 }
 
 impl Bitstreams {
-    /// What these identifiers mean for the pods of a namespace.
+    /// What the bitstreams of `asked` mean for the pods of a namespace.
     ///
     /// # Errors
     /// [`LibraryError`]
-    pub(crate) async fn meanings<'b>(
+    pub(crate) async fn meanings(
         &self,
         namespace: &str,
-        ids: impl Iterator<Item = &'b BitstreamId>,
+        asked: &Requirement,
     ) -> Result<Meanings, LibraryError> {
-        let ids: BTreeSet<&BitstreamId> = ids.collect();
+        let ids: BTreeSet<&BitstreamId> = asked.all_bitstreams().collect();
         let mut library = Library::new(self.shared.clone());
         let mut objects = Vec::new();
         for id in &ids {
@@ -60,8 +64,11 @@ impl Bitstreams {
                         }
                     }
                 }
-                BitstreamId::Digest(digest) => objects.extend(self.with_digest(namespace, *digest).await?),
+                BitstreamId::Digest(_) => {}
             }
+        }
+        if ids.iter().any(|id| matches!(id, BitstreamId::Digest(_))) {
+            objects.extend(self.all(namespace).await?);
         }
         for object in &objects {
             let of = object.namespace().unwrap_or_default();
@@ -73,19 +80,32 @@ impl Bitstreams {
         {
             library.set_namespace(namespace, labels);
         }
-        let mut meanings = Meanings::default();
-        for id in ids {
-            let variants = match library.meaning(namespace, id) {
-                Meaning::Unlisted => continue,
-                Meaning::Refused => Vec::new(),
-                Meaning::Variants(variants) => {
-                    let variants = variants.into_iter().filter_map(|variant| with_place(variant, &objects));
-                    variants.collect::<Result<_, _>>()?
-                }
+        Ok(meanings(&library, &objects, namespace, asked)?)
+    }
+
+    /// All Bitstreams that pods of a namespace may name by their digests; `None` if the API server has no Bitstreams.
+    ///
+    /// # Errors
+    /// [`LibraryError::Api`], also if the plugin may not read them: nothing is known then.
+    pub(crate) async fn of_namespace(&self, namespace: &str) -> Result<Option<Library>, LibraryError> {
+        let mut library = Library::new(self.shared.clone());
+        let mut selects = false;
+        for of in BTreeSet::from([Some(namespace), self.shared.as_deref()]).into_iter().flatten() {
+            let api: Api<Bitstream> = Api::namespaced(self.client.clone(), of);
+            let listed = match in_time(api.list(&ListParams::default().limit(MAX_LISTED))).await? {
+                Ok(listed) => listed,
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+                Err(error) => return Err(LibraryError::Api(error.to_string())),
             };
-            meanings.insert(id.clone(), variants);
+            for object in &listed.items {
+                selects |= object.spec.allowed_namespaces.from == FromNamespaces::Selector;
+                library.insert(of, &object.name_any(), library_bitstream(object));
+            }
         }
-        Ok(meanings)
+        if selects && let Some(labels) = self.labels(namespace).await? {
+            library.set_namespace(namespace, labels);
+        }
+        Ok(Some(library))
     }
 
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<Bitstream>, LibraryError> {
@@ -93,17 +113,13 @@ impl Bitstreams {
         Ok(unless_absent(api.get_opt(name)).await?.flatten())
     }
 
-    /// The Bitstreams with this digest of the namespace and of the shared one.
-    async fn with_digest(&self, namespace: &str, digest: Digest) -> Result<Vec<Bitstream>, LibraryError> {
+    /// The Bitstreams of the namespace and of the shared one: any of them may have a digest, or take a name from another.
+    async fn all(&self, namespace: &str) -> Result<Vec<Bitstream>, LibraryError> {
         let mut found = Vec::new();
         for of in BTreeSet::from([Some(namespace), self.shared.as_deref()]).into_iter().flatten() {
             let api: Api<Bitstream> = Api::namespaced(self.client.clone(), of);
             let params = ListParams::default().limit(MAX_LISTED);
-            let listed = unless_absent(api.list(&params)).await?.map(|list| list.items).unwrap_or_default();
-            let digest = digest.to_string();
-            let has =
-                |object: &Bitstream| object.spec.variants.iter().any(|variant| variant.digest == digest);
-            found.extend(listed.into_iter().filter(has));
+            found.extend(unless_absent(api.list(&params)).await?.map(|list| list.items).unwrap_or_default());
         }
         Ok(found)
     }
@@ -116,11 +132,32 @@ impl Bitstreams {
     }
 }
 
+/// What the bitstreams of `asked` mean by the library, whose places the objects have.
+fn meanings(
+    library: &Library,
+    objects: &[Bitstream],
+    namespace: &str,
+    asked: &Requirement,
+) -> Result<Meanings, InvalidSource> {
+    let mut meanings = Meanings::with_synonyms(library.synonyms(namespace, asked));
+    for id in asked.all_bitstreams() {
+        let variants = match library.meaning(namespace, id) {
+            Meaning::Unlisted => continue,
+            Meaning::Refused => Vec::new(),
+            Meaning::Variants(variants) => {
+                let variants = variants.into_iter().filter_map(|variant| with_place(variant, objects));
+                variants.collect::<Result<_, _>>()?
+            }
+        };
+        meanings.insert(id.clone(), variants);
+    }
+    Ok(meanings)
+}
+
 /// The answer of the API server; `None` where it does not serve Bitstreams or lets the plugin not read them. Then the
 /// library is empty, and files of the node are used.
 async fn unless_absent<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<Option<T>, LibraryError> {
-    let answer = tokio::time::timeout(TIMEOUT, answer).await;
-    match answer.map_err(|_| LibraryError::Api(format!("no answer in {TIMEOUT:?}")))? {
+    match in_time(answer).await? {
         Ok(answer) => Ok(Some(answer)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(kube::Error::Api(status)) if status.code == 403 => {
@@ -129,6 +166,12 @@ async fn unless_absent<T>(answer: impl Future<Output = kube::Result<T>>) -> Resu
         }
         Err(error) => Err(LibraryError::Api(error.to_string())),
     }
+}
+
+/// The answer of the API server, if it comes in time.
+async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, LibraryError> {
+    let answer = tokio::time::timeout(TIMEOUT, answer).await;
+    answer.map_err(|_| LibraryError::Api(format!("no answer in {TIMEOUT:?}")))
 }
 
 /// The variant with the place of its bytes; `None` if no object has it.
@@ -153,4 +196,73 @@ fn with_place(variant: &LibraryVariant, objects: &[Bitstream]) -> Option<Result<
         region_size,
         wanted: Wanted { digest: variant.digest, bytes, source },
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_cluster::allocation::{Occupation, choose};
+    use fpga_core::fixtures::{mk_asked, mk_bitstream, mk_board, mk_state};
+    use fpga_core::node_state::{DigestPrefix, NodeState, RecentBitstream};
+    use serde_json::json;
+
+    struct Nobody;
+
+    impl Occupation for Nobody {
+        fn instances(&self, _: &str) -> u32 {
+            0
+        }
+    }
+
+    /// A Bitstream for boards `a10` with this digest.
+    fn bitstream(namespace: &str, name: &str, digest: &str) -> Bitstream {
+        let variant = json!({
+            "vendor": "intel", "board": "a10", "shell": "1", "digest": digest, "bytes": 1,
+            "source": {"https": "https://files.example/x"},
+        });
+        let object = json!({
+            "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "Bitstream",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"variants": [variant], "allowedNamespaces": {"from": "All"}},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_container_gets_the_board_that_has_its_bitstream_by_another_identifier() {
+        let (ours, theirs) = (format!("sha256:{}", "07".repeat(32)), format!("sha256:{}", "08".repeat(32)));
+        let objects = [
+            bitstream("library", "sobel", &ours),
+            bitstream("shop", "mm", &theirs),
+            bitstream("library", "mm", &ours),
+        ];
+        let mut library = Library::new(Some("library".to_owned()));
+        for object in &objects {
+            let of = object.namespace().unwrap();
+            library.insert(&of, &object.name_any(), library_bitstream(object));
+        }
+        let prefix = |digest: &str| {
+            let BitstreamId::Digest(digest) = digest.parse().unwrap() else { panic!("no digest") };
+            Some(DigestPrefix::from(&digest))
+        };
+        let bitstreams = vec![
+            RecentBitstream { name: None, digest: prefix(&ours), ..mk_bitstream("", 0) },
+            mk_bitstream("sobel", 0),
+            mk_bitstream("mm", 0),
+            RecentBitstream { digest: prefix(&theirs), ..mk_bitstream("sobel", 0) },
+        ];
+        let chosen = |asked: &str, loaded: u32| {
+            let devices = vec![mk_board("a", &[]), mk_board("b", &[loaded])];
+            let node = NodeState { devices, bitstreams: bitstreams.clone(), ..mk_state() };
+            let asked = mk_asked(&[asked]);
+            let meanings = meanings(&library, &objects, "shop", &asked).unwrap();
+            let requirement = meanings.required(&asked);
+            let node = meanings.in_words_of_pod(node);
+            choose(&requirement, &node, &Nobody, 16).unwrap().boards().next().unwrap().to_owned()
+        };
+        assert_eq!(chosen("sobel", 0), "b", "a name, and a slot with the digest");
+        assert_eq!(chosen(&ours, 1), "b", "a digest, and a slot with a name that means it");
+        assert_eq!(chosen(&ours, 2), "a", "this name means another one for the pod");
+        assert_eq!(chosen("sobel", 3), "a", "another file of the same name");
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::layout::Layout;
 use crate::library::Bitstreams;
+use crate::listed::Listed;
 use crate::node_bitstreams::NodeLibrary;
 use anyhow::{Context as _, ensure};
 use clap::Args;
@@ -68,6 +69,6 @@ impl LibraryArgs {
         let store =
             Store::open(options).with_context(|| format!("can't open the store {}", folder.display()))?;
         let bitstreams = Bitstreams { client: client.clone(), shared: self.library_namespace.clone() };
-        Ok(Some(NodeLibrary { bitstreams, store }))
+        Ok(Some(NodeLibrary { bitstreams, listed: Listed::default(), store }))
     }
 }

@@ -4,6 +4,7 @@ use fpga_bitstream_store::Wanted;
 use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::board_kind::BoardKind;
 use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState};
+use fpga_core::requirement::Requirement;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// End of the names of bitstreams' files.
@@ -15,6 +16,8 @@ const BOARD_FOLDER: &str = "board.";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meanings {
     by_id: BTreeMap<BitstreamId, Vec<Variant>>,
+    /// As [`Requirement::synonyms`].
+    synonyms: BTreeMap<BitstreamId, Vec<BitstreamId>>,
 }
 
 /// A bitstream for a kind of boards.
@@ -29,6 +32,19 @@ pub struct Variant {
 }
 
 impl Meanings {
+    /// No meanings yet, and the other identifiers of the bitstreams, as [`Requirement::synonyms`].
+    #[must_use]
+    pub fn with_synonyms(synonyms: BTreeMap<BitstreamId, Vec<BitstreamId>>) -> Self {
+        Self { synonyms, ..Self::default() }
+    }
+
+    /// What the pod asks for, with what the library knows of its bitstreams: the boards that they are valid on, and their
+    /// other identifiers.
+    #[must_use]
+    pub fn required(&self, asked: &Requirement) -> Requirement {
+        Requirement { valid_on: self.valid_on(), synonyms: self.synonyms.clone(), ..asked.clone() }
+    }
+
     /// Adds what an identifier means: these variants, none of which may be there.
     pub fn insert(&mut self, id: BitstreamId, variants: Vec<Variant>) {
         self.by_id.insert(id, variants);

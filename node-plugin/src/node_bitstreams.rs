@@ -3,6 +3,7 @@
 use crate::allocations::AllocationId;
 use crate::layout::Layout;
 use crate::library::Bitstreams;
+use crate::listed::Listed;
 use fpga_bitstream_store::{Store, StoreError, Wanted};
 use fpga_core::bitstream::Digest;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ pub(crate) struct NodeBitstreams {
 /// The cluster's library, and those of its files that the node has.
 pub(crate) struct NodeLibrary {
     pub(crate) bitstreams: Bitstreams,
+    /// What the gate knows of the library.
+    pub(crate) listed: Listed,
     pub(crate) store: Arc<Store>,
 }
 

@@ -5,6 +5,7 @@ use crate::allocations::{
 };
 use crate::boards::Boards;
 use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::gate::Gate;
 use crate::holders::{ListError, PodResources};
 use crate::identity::{Asks, IdentityError, Life, Pods};
 use crate::layout::Layout;
@@ -15,9 +16,10 @@ use crate::refusals::Refusals;
 use fpga_bitstream_store::Wanted;
 use fpga_cluster::allocation::Shortage;
 use fpga_core::bitstream::{BitstreamId, Digest};
+use fpga_core::gate::Allocated;
 use fpga_core::matching::Rejection;
 use fpga_core::node_state::{Instances, MAX_KEPT_OFF, NodeState, PluginReport};
-use fpga_core::requirement::{InvalidRequirement, Requirement};
+use fpga_core::requirement::InvalidRequirement;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,6 +35,8 @@ pub(crate) struct Plugin {
     pub(crate) pod_resources: PodResources,
     pub(crate) boards: watch::Receiver<Boards>,
     pub(crate) bitstreams: NodeBitstreams,
+    /// The requests of the gate that come first.
+    pub(crate) gate: Gate,
     /// Number of containers that a board has at most where another board has fewer.
     pub(crate) limit: u32,
     checkpoint: Checkpoint,
@@ -49,6 +53,7 @@ pub(crate) struct Parts {
     pub(crate) pod_resources: PodResources,
     pub(crate) boards: watch::Receiver<Boards>,
     pub(crate) bitstreams: NodeBitstreams,
+    pub(crate) gate: Gate,
     pub(crate) limit: u32,
 }
 
@@ -123,7 +128,7 @@ impl PrepareError {
             Self::Refused(Refusal::UnknownAllocation) => false,
             // The store has tried again itself, and goes on with what is on its way.
             Self::Bitstreams(error) => matches!(error, ProvideError::Folder(_)),
-            Self::Library(error) => matches!(error, LibraryError::Api(_)),
+            Self::Library(error) => !matches!(error, LibraryError::Source(_)),
             Self::Refused(Refusal::Shortage(_)) | Self::Requirement(_) => !self.is_permanent(),
             Self::List(_) | Self::Nobody(_) | Self::NoState | Self::Act(_) => true,
         }
@@ -156,7 +161,7 @@ impl Plugin {
     /// # Errors
     /// The checkpoint can't be read, or files can't be written.
     pub(crate) fn recover(parts: Parts) -> Result<Self, ActError> {
-        let Parts { layout, pods, pod_resources, boards, bitstreams, limit } = parts;
+        let Parts { layout, pods, pod_resources, boards, bitstreams, gate, limit } = parts;
         let (checkpoint, allocations) = Checkpoint::open(&layout.checkpoint())?;
         let (ids, claims) = (allocations.ids().collect(), allocations.claims().collect());
         layout.remove_strays(&ids, &claims)?;
@@ -170,6 +175,7 @@ impl Plugin {
             pod_resources,
             boards,
             bitstreams,
+            gate,
             limit,
             checkpoint,
             allocations: Mutex::new(allocations),
@@ -229,8 +235,7 @@ impl Plugin {
     async fn meanings(&self, asks: &Asks) -> Result<Meanings, PrepareError> {
         match (&self.bitstreams.library, &asks.requirement) {
             (Some(library), Ok(requirement)) => {
-                let ids = requirement.all_bitstreams();
-                Ok(library.bitstreams.meanings(&asks.owner.namespace, ids).await?)
+                Ok(library.bitstreams.meanings(&asks.owner.namespace, requirement).await?)
             }
             (None, _) | (_, Err(_)) => Ok(Meanings::default()),
         }
@@ -254,7 +259,7 @@ impl Plugin {
     ) -> Result<(AllocationId, BTreeMap<String, Wanted>), PrepareError> {
         let Asks { owner, requirement, .. } = asks;
         let requirement = requirement.as_ref().map_err(Clone::clone)?;
-        let requirement = &Requirement { valid_on: meanings.valid_on(), ..requirement.clone() };
+        let requirement = &meanings.required(requirement);
         let state = self.boards.borrow().state.clone().ok_or(PrepareError::NoState)?;
         let state = meanings.in_words_of_pod(state);
         let token = Token::fresh().map_err(|error| ActError::Files(io::Error::other(error)))?;
@@ -283,6 +288,11 @@ impl Plugin {
         Ok((id, meanings.files(boards, &state)))
     }
 
+    /// The containers that have boards, as the gate knows them.
+    pub(crate) fn allocated(&self) -> Allocated {
+        self.allocations.lock().allocated()
+    }
+
     /// The boards of the pod with this UID, as its annotation has them.
     pub(crate) fn boards_of(&self, uid: &str) -> String {
         self.allocations.lock().boards_of(uid).into_iter().collect::<Vec<_>>().join(",")
@@ -296,11 +306,18 @@ impl Plugin {
     /// What the plugin can give now, and whose pods it can't serve.
     pub(crate) fn report(&self) -> PluginReport {
         let healthy = self.boards.borrow().healthy.clone();
+        let wanted = self.gate.wanted();
         let allocations = self.allocations.lock();
-        let instances = |board: &String| Instances { used: allocations.instances(board), limit: self.limit };
+        let instances = |board: &String| {
+            let used = allocations.instances(board);
+            // A board off which pods are moved takes no new ones.
+            let limit = if wanted.contains_key(board) { used.min(self.limit) } else { self.limit };
+            Instances { used, limit }
+        };
         PluginReport {
             boards: healthy.into_iter().map(|board| (board.clone(), instances(&board))).collect(),
             kept_off: self.refusals.lock().kept_off(Instant::now(), MAX_KEPT_OFF),
+            wanted,
         }
     }
 

@@ -151,6 +151,7 @@ mod tests {
         let report = |board: &str, used| PluginReport {
             boards: [(board.to_owned(), Instances { used, limit: 16 })].into(),
             kept_off: ["default/a".to_owned()].into(),
+            ..PluginReport::default()
         };
         for (board, used) in [("gone", 1), ("pcie-0", 3)] {
             metrics.take(&report(board, used));

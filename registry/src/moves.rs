@@ -169,7 +169,7 @@ impl Mover {
         let deployment = deployment.as_ref()?;
         let serves = match &candidate.cause {
             Cause::NotPrepared => "it serves nobody",
-            Cause::BoardLost { .. } => "its Deployment has other Ready pods",
+            Cause::BoardLost { .. } | Cause::BoardWanted { .. } => "its Deployment has other Ready pods",
         };
         Some(MoveRecord {
             at_ms: now.0,

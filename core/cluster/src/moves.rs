@@ -35,6 +35,11 @@ pub enum Cause {
         /// Time since the loss was seen.
         since: Millis,
     },
+    /// Another pod waits to have a board of the pod reconfigured as a whole, and other boards can take the load.
+    BoardWanted {
+        /// Id of the board.
+        board: String,
+    },
 }
 
 /// A pod that had better be elsewhere.
@@ -159,6 +164,7 @@ impl Cause {
         match self {
             Self::NotPrepared => "not_prepared",
             Self::BoardLost { .. } => "board_lost",
+            Self::BoardWanted { .. } => "board_wanted",
         }
     }
 }
@@ -186,6 +192,9 @@ impl fmt::Display for Cause {
             Self::NotPrepared => f.write_str("the node could not give it a board"),
             Self::BoardLost { board, since } => {
                 write!(f, "its board {board} has been lost for {} s", since.0 / 1_000)
+            }
+            Self::BoardWanted { board } => {
+                write!(f, "another pod waits to have its board {board} reconfigured as a whole")
             }
         }
     }
@@ -250,12 +259,13 @@ pub fn decide(
 }
 
 /// The order of candidates: by cause, of lost boards the one that was lost first, then by the pod's UID.
-fn urgency(candidate: &Candidate) -> (bool, std::cmp::Reverse<Millis>, &str) {
-    let (is_lost, since) = match &candidate.cause {
-        Cause::NotPrepared => (false, Millis::ZERO),
-        Cause::BoardLost { since, .. } => (true, *since),
+fn urgency(candidate: &Candidate) -> (u8, std::cmp::Reverse<u64>, &str) {
+    let (cause, within) = match &candidate.cause {
+        Cause::NotPrepared => (0, 0),
+        Cause::BoardLost { since, .. } => (1, since.0),
+        Cause::BoardWanted { .. } => (2, 0),
     };
-    (is_lost, std::cmp::Reverse(since), &candidate.pod)
+    (cause, std::cmp::Reverse(within), &candidate.pod)
 }
 
 /// The UID of the candidate's Deployment, if its pods may be moved at all.

@@ -13,6 +13,7 @@ pub mod decide;
 pub mod device;
 pub mod event;
 pub mod expected_load;
+pub mod gate;
 pub mod ledger;
 pub mod library;
 pub(crate) mod locality;

@@ -38,6 +38,8 @@ pub struct LibraryVariant {
     pub boards: BoardKind,
     /// Digest of the bytes.
     pub digest: Digest,
+    /// Number of a board's slots that the bitstream takes.
+    pub region_size: u32,
 }
 
 /// Namespaces, beside a Bitstream's own, whose pods may use it.
@@ -362,8 +364,11 @@ mod tests {
     }
 
     fn bitstream(allowed: AllowedNamespaces, boards: &[&str]) -> LibraryBitstream {
-        let variant =
-            |board: &&str| LibraryVariant { boards: kind(board), digest: Digest::from_bytes([7; 32]) };
+        let variant = |board: &&str| LibraryVariant {
+            boards: kind(board),
+            digest: Digest::from_bytes([7; 32]),
+            region_size: 1,
+        };
         LibraryBitstream { allowed, variants: boards.iter().map(variant).collect() }
     }
 
@@ -428,8 +433,11 @@ mod tests {
         use AllowedNamespaces::{All, Same};
         let digest = |byte| Digest::from_bytes([byte; 32]);
         let of = |variants: &[(&str, u8)]| {
-            let variant =
-                |(board, byte): &(&str, u8)| LibraryVariant { boards: kind(board), digest: digest(*byte) };
+            let variant = |(board, byte): &(&str, u8)| LibraryVariant {
+                boards: kind(board),
+                digest: digest(*byte),
+                region_size: 1,
+            };
             variants.iter().map(variant).collect::<Vec<_>>()
         };
         let mut library = Library::new(Some("library".to_owned()));

@@ -1,5 +1,7 @@
 //! Names of allocations and instances, and tokens.
 
+use fpga_core::bitstream::Digest;
+use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write as _};
@@ -89,6 +91,14 @@ impl Token {
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.0
+    }
+
+    /// SHA-256 of the secret text, by which device managers name the token.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, self.0.as_bytes()).as_ref());
+        Digest::from_bytes(bytes)
     }
 
     #[cfg(test)]

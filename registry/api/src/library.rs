@@ -7,8 +7,8 @@ use fpga_core::library::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-/// A Bitstream as the library has it. A variant whose digest is none is left out, and an unknown operator of a selector
-/// selects nothing.
+/// A Bitstream as the library has it. A variant whose digest or region size is none is left out, and an unknown operator of
+/// a selector selects nothing.
 #[must_use]
 pub fn library_bitstream(object: &Bitstream) -> LibraryBitstream {
     let variants = object.spec.variants.iter().filter_map(|variant| {
@@ -17,7 +17,8 @@ pub fn library_bitstream(object: &Bitstream) -> LibraryBitstream {
             board: Some(variant.board.clone()),
             shell: Some(variant.shell.clone()),
         };
-        Some(LibraryVariant { boards, digest: variant.digest.parse().ok()? })
+        let region_size = u32::try_from(variant.region_size).ok()?;
+        Some(LibraryVariant { boards, digest: variant.digest.parse().ok()?, region_size })
     });
     let allowed = &object.spec.allowed_namespaces;
     let allowed = match (allowed.from, &allowed.selector) {

@@ -4,9 +4,10 @@ use crate::cluster::KnownNode;
 use fpga_cluster::moves::Cause;
 use fpga_core::device::Health;
 use fpga_core::node_state::{Heartbeat, NodeState, controller};
+use fpga_core::redistribution::FreeTime;
 use fpga_core::units::{Millis, MonotonicTime};
 use fpga_registry_api::FpgaPod;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A pod that had better be elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +57,42 @@ impl LostBoards {
             }
         }
         self.0 = lost;
+        let found: BTreeSet<&str> =
+            not_prepared.iter().chain(&without_board).map(|found| found.pod.uid.as_str()).collect();
+        let mut on_wanted = on_wanted_boards(pods, &states);
+        on_wanted.retain(|wanted| !found.contains(wanted.pod.uid.as_str()));
         not_prepared.append(&mut without_board);
+        not_prepared.append(&mut on_wanted);
         not_prepared
     }
+}
+
+/// The pods with a board that another pod waits to have reconfigured as a whole, where other boards with the same bitstream
+/// have time for its load.
+fn on_wanted_boards<'p>(pods: &'p [FpgaPod], states: &BTreeMap<&str, &NodeState>) -> Vec<Found<'p>> {
+    if states.values().all(|state| wanted(state).is_none()) {
+        return Vec::new();
+    }
+    let free = FreeTime::of(states.values().copied());
+    let cause = |pod: &FpgaPod| {
+        let state = states.get(pod.node.as_deref()?)?;
+        let wanted = wanted(state)?;
+        let is_taken = |board: &&String| {
+            let device = state.devices.iter().find(|device| device.id == **board);
+            wanted.get(*board).is_some_and(|waiting| *waiting != pod.uid)
+                && device.is_some_and(|device| free.covers(state, device))
+        };
+        let board = pod.boards.iter().find(is_taken)?;
+        Some(Cause::BoardWanted { board: board.clone() })
+    };
+    let alive = pods.iter().filter(|pod| !pod.is_ending);
+    alive.filter_map(|pod| Some(Found { pod, cause: cause(pod)? })).collect()
+}
+
+/// The boards of a node off which pods are to be moved. What a late plugin wanted may be over.
+fn wanted(state: &NodeState) -> Option<&BTreeMap<String, String>> {
+    let plugin = state.plugin.as_ref().filter(|plugin| plugin.heartbeat == Heartbeat::InTime)?;
+    Some(&plugin.report.wanted).filter(|wanted| !wanted.is_empty())
 }
 
 /// Whether the node's plugin could not serve pods of the pod's controller, and has given this one no board.
@@ -78,12 +112,15 @@ fn is_lost(board: &str, state: &NodeState) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::fixtures::{mk_device, mk_plugin, mk_state};
+    use fpga_core::bitstream::Digest;
+    use fpga_core::fixtures::{mk_bitstream, mk_device, mk_plugin, mk_state};
     use fpga_core::node_labels::NodeLabels;
+    use fpga_core::node_state::RecentBitstream;
     use fpga_registry_api::Controller;
     use std::sync::Arc;
 
     const GRACE: Millis = Millis(60_000);
+    const DIGEST: Digest = Digest::from_bytes([7; 32]);
 
     fn pod(name: &str, boards: &[&str], is_ready: bool) -> FpgaPod {
         let controller = Controller { kind: "ReplicaSet".into(), name: "rs".into(), uid: "rs-1".into() };
@@ -163,6 +200,40 @@ mod tests {
         assert_eq!(found(&gone, 62_000), 0);
         assert_eq!(found(&gone, 121_000), 0);
         assert_eq!(found(&gone, 122_000), 1);
+    }
+
+    #[test]
+    fn pods_go_off_a_board_that_another_one_waits_for_where_their_load_has_room_elsewhere() {
+        let bitstream = RecentBitstream { digest: Some((&DIGEST).into()), ..mk_bitstream("sobel", 0) };
+        let used = |state: &mut NodeState, seconds: u64| {
+            (state.bitstreams, state.devices[0].loaded) = (vec![bitstream.clone()], vec![0]);
+            // Of the four slots in five minutes.
+            state.devices[0].usage = Millis::from_secs(4 * seconds);
+        };
+        let wanted = with_board(|state| {
+            used(state, 150);
+            let mut plugin = mk_plugin(&[("dm0", 2, 2)]);
+            plugin.report.wanted = [("dm0".to_owned(), "waits".to_owned())].into();
+            state.plugin = Some(plugin);
+        });
+        let elsewhere = |seconds| KnownNode { name: "m".into(), ..with_board(|state| used(state, seconds)) };
+        let pods = [pod("waits", &["dm0"], true), pod("has-it", &["dm0"], true), pod("else", &["dm1"], true)];
+        let causes = |nodes: &[KnownNode]| -> Vec<(String, Cause)> {
+            let found = LostBoards::default().find(&pods[..2], nodes, GRACE, MonotonicTime(0));
+            found.into_iter().map(|found| (found.pod.name.clone(), found.cause)).collect()
+        };
+        let moved = [("has-it".to_owned(), Cause::BoardWanted { board: "dm0".into() })];
+        assert_eq!(causes(&[wanted.clone(), elsewhere(149)]), moved);
+        assert!(causes(&[wanted.clone(), elsewhere(151)]).is_empty(), "no room for half of a board's time");
+        assert!(causes(std::slice::from_ref(&wanted)).is_empty(), "no other board has the bitstream");
+        let mut late = wanted.clone();
+        let mut state = NodeState::clone(late.state.as_ref().unwrap());
+        state.plugin.as_mut().unwrap().heartbeat = Heartbeat::Late;
+        late.state = Some(Arc::new(state));
+        assert!(causes(&[late, elsewhere(0)]).is_empty(), "what a late plugin wanted may be over");
+        let nodes = [wanted, elsewhere(0)];
+        let others = LostBoards::default().find(&pods[2..], &nodes, Millis(1), MonotonicTime(0));
+        assert!(others.is_empty(), "a pod on another board");
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub fn session(messages: Vec<v1::ClientMessage>) -> Result<Left, String> {
     let (outgoing, mut told) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
     let client = Messages { left: messages.into_iter(), side: Some((id, ours)), shared: shared.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let who = Who { id, tenant, account, locality };
+    let who = Who { id, tenant, token: None, account, locality };
     let served = async {
         let (session, input) = Session::new(shared.clone(), who, budget, outgoing);
         tokio::join!(session.run(input, client), async { while told.next().await.is_some() {} })

@@ -21,6 +21,7 @@ mod listen;
 mod log;
 mod memory;
 mod metrics_server;
+mod node_plugin;
 mod peer;
 mod process;
 mod scrape;

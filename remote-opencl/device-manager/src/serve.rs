@@ -243,11 +243,12 @@ impl ServeArgs {
             Reconfiguration::Partial => QuiesceLock::default(),
             Reconfiguration::Full => QuiesceLock::whole(confinement.clone()),
         };
+        let dispatcher = Arc::new(dispatcher);
         let sessions = sessions::Config {
             devices: device,
             board,
-            dispatcher: Arc::new(dispatcher),
-            gate: Arc::new(gate.may_reconfigure),
+            gate: gate.open(&access, &dispatcher)?,
+            dispatcher,
             health: health.clone(),
             trace,
             confinement,

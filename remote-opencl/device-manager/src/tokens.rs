@@ -43,9 +43,17 @@ struct Known {
     validity: watch::Sender<()>,
 }
 
-/// How long the proof of a tenant counts.
+/// How long the proof of a tenant counts, and by which token it is.
 #[derive(Debug, Clone)]
-pub struct Validity(Option<watch::Receiver<()>>);
+pub struct Validity(Option<Shown>);
+
+/// A token that a client has shown.
+#[derive(Debug, Clone)]
+struct Shown {
+    digest: Digest,
+    /// Closed when the token does not count any more.
+    counts: watch::Receiver<()>,
+}
 
 /// The tokens of a folder.
 #[derive(Debug, Default)]
@@ -99,9 +107,15 @@ impl Validity {
     pub async fn ended(&mut self) {
         match &mut self.0 {
             // Nothing is sent: the only change is the end of the channel.
-            Some(token) => while token.changed().await.is_ok() {},
+            Some(token) => while token.counts.changed().await.is_ok() {},
             None => std::future::pending().await,
         }
+    }
+
+    /// The digest of the token; `None` if the proof is another one.
+    #[must_use]
+    pub fn token(&self) -> Option<Digest> {
+        self.0.as_ref().map(|shown| shown.digest)
     }
 }
 
@@ -159,9 +173,11 @@ impl Tokens {
         if !LENGTHS.contains(&token.len()) {
             return None;
         }
+        let digest = digest_of(token.as_bytes());
         let known = self.known.lock();
-        let known = known.get(&digest_of(token.as_bytes()))?;
-        Some((known.tenant.clone(), Validity(Some(known.validity.subscribe()))))
+        let known = known.get(&digest)?;
+        let shown = Shown { digest, counts: known.validity.subscribe() };
+        Some((known.tenant.clone(), Validity(Some(shown))))
     }
 
     /// Number of tokens.
@@ -302,6 +318,7 @@ mod tests {
         write("bob", "fedcba9876543210");
         let tokens = Tokens::read(folder.path()).unwrap();
         let (_, mut of_alice) = tokens.prove("0123456789abcdef").unwrap();
+        assert_eq!(of_alice.token(), Some(digest_of(b"0123456789abcdef")));
         let (_, mut of_bob) = tokens.prove("fedcba9876543210").unwrap();
         std::fs::remove_file(folder.path().join("alice")).unwrap();
         write("carol", "short");

@@ -9,6 +9,7 @@ mod file;
 use crate::store::BitstreamStore;
 use file::{NamedFile, When};
 use fpga_core::bitstream::{BitstreamId, Digest};
+use fpga_core::gate::Origin;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -174,6 +175,12 @@ impl Catalogue {
     #[must_use]
     pub fn id_of(&self, digest: Digest) -> BitstreamId {
         self.name_of(&digest).map_or(BitstreamId::Digest(digest), BitstreamId::Name)
+    }
+
+    /// Where a bitstream comes from: the folder, whoever sends the same bytes; else as the caller says.
+    #[must_use]
+    pub fn origin(&self, digest: Digest, otherwise: Origin) -> Origin {
+        if self.names().contains_key(&digest) { Origin::OfNode } else { otherwise }
     }
 }
 

@@ -9,6 +9,7 @@ use fpga_board::dispatch::policy::DispatchRules;
 use fpga_board::dispatch::{Grant, TaskId, TaskRefusal, TaskRequest};
 use fpga_board::slots::SessionId;
 use fpga_core::bitstream::Digest;
+use fpga_core::gate::{Others, Residency};
 use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,15 +27,6 @@ pub struct Dispatcher {
     last_task: AtomicU64,
     /// Notified when tasks begin to wait.
     tasks_wait: Notify,
-}
-
-/// Whether other sessions use the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
-    /// No other session needs a slot.
-    Idle,
-    /// Kernels of other sessions run or wait.
-    Busy,
 }
 
 #[derive(Debug)]
@@ -220,8 +212,9 @@ impl Dispatcher {
 
     /// Whether a slot holds the bitstream.
     #[must_use]
-    pub fn is_resident(&self, bitstream: Digest) -> bool {
-        self.lock().dispatch.slots().resident().any(|resident| resident == Some(bitstream))
+    pub fn residency(&self, bitstream: Digest) -> Residency {
+        let is_there = self.lock().dispatch.slots().resident().any(|resident| resident == Some(bitstream));
+        if is_there { Residency::Resident } else { Residency::Absent }
     }
 
     /// Whether sessions other than this one use slots or wait for them.

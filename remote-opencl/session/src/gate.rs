@@ -1,18 +1,17 @@
 //! Decides whether a session may have the device reconfigured to a bitstream (B-8). The gate is a trait, so
-//! that a registry can decide; without one, a flag does.
+//! that the node plugin can decide; without one, a flag does.
 //!
-//! The gate is asked once per session and bitstream, when a program is made of the bitstream. It is not asked
-//! if the bitstream is resident, since nothing has to be reconfigured then. The dispatch decides when the
-//! bitstream is loaded.
+//! The gate is asked once per session and bitstream, when a program is made of the bitstream. The dispatch decides
+//! when the bitstream is loaded.
 
 use crate::catalogue::Catalogue;
 use crate::dispatcher::Dispatcher;
-use crate::dispatcher::Others;
 use crate::metrics::Metrics;
 use clap::ValueEnum;
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SessionId;
 use fpga_core::bitstream::{BitstreamId, Digest};
+use fpga_core::gate::{Origin, Others, Residency};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::fmt;
@@ -21,7 +20,7 @@ use std::sync::Arc;
 /// Most bitstreams per session whose permission is remembered.
 const MAX_REMEMBERED: usize = 1024;
 
-/// The gate that is set by a flag.
+/// The gate that is set by a flag. Resident bitstreams are free to all, since nothing is reconfigured for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MayReconfigure {
     /// Every session.
@@ -46,12 +45,18 @@ pub struct Question {
     pub session: SessionId,
     /// Tenant of the session.
     pub tenant: Tenant,
+    /// Digest of the token that the session has shown; `None` if it was proved otherwise.
+    pub token: Option<Digest>,
     /// Id of the device on its node.
     pub device: String,
     /// Bitstream to load.
     pub bitstream: Digest,
     /// Name or digest of the bitstream.
     pub name: BitstreamId,
+    /// Where the bitstream comes from.
+    pub origin: Origin,
+    /// Whether a slot has the bitstream.
+    pub residency: Residency,
     /// Whether other sessions use the device.
     pub others: Others,
 }
@@ -100,6 +105,8 @@ pub struct Asker {
     pub session: SessionId,
     /// Tenant of the session.
     pub tenant: Tenant,
+    /// Digest of the token that the session has shown; `None` if it was proved otherwise.
+    pub token: Option<Digest>,
     /// Bitstreams that the session may have.
     pub allowed: Arc<Mutex<HashSet<Digest>>>,
 }
@@ -114,6 +121,9 @@ pub enum Asked {
 
 impl Gate for MayReconfigure {
     fn may_reconfigure(&self, question: &Question) -> GateAnswer {
+        if question.residency == Residency::Resident {
+            return GateAnswer::Now(Verdict::Allowed);
+        }
         GateAnswer::Now(match (self, question.others) {
             (Self::Always, _) | (Self::WhenIdle, Others::Idle) => Verdict::Allowed,
             (Self::Never, _) => Verdict::Refused("no session may (--may-reconfigure=never)".to_owned()),
@@ -125,20 +135,28 @@ impl Gate for MayReconfigure {
 }
 
 impl Asker {
-    /// Asks whether the session may have these bitstreams.
+    /// Asks whether the session may have these bitstreams, which the client has.
     #[must_use]
     pub fn ask(&self, bitstreams: &[Digest]) -> Asked {
+        self.ask_for(bitstreams, Origin::Client)
+    }
+
+    /// Asks whether the session may have these bitstreams. A file of the node is one, whoever sends it.
+    fn ask_for(&self, bitstreams: &[Digest], origin: Origin) -> Asked {
         let mut open: Vec<(Digest, Box<dyn FnOnce() -> Verdict + Send>)> = Vec::new();
         for &bitstream in bitstreams {
-            if self.allowed.lock().contains(&bitstream) || self.dispatcher.is_resident(bitstream) {
+            if self.allowed.lock().contains(&bitstream) {
                 continue;
             }
             let question = Question {
                 session: self.session,
                 tenant: self.tenant.clone(),
+                token: self.token,
                 device: self.device.clone(),
                 bitstream,
                 name: self.catalogue.id_of(bitstream),
+                origin: self.catalogue.origin(bitstream, origin),
+                residency: self.dispatcher.residency(bitstream),
                 others: self.dispatcher.others(self.session),
             };
             match self.gate.may_reconfigure(&question) {
@@ -159,12 +177,12 @@ impl Asker {
         }))
     }
 
-    /// Like [`Self::ask`], on a thread that may wait.
+    /// Asks whether the session may have these bitstreams, which are built from source, on a thread that may wait.
     ///
     /// # Errors
     /// The refusal.
-    pub fn ask_and_wait(&self, bitstreams: &[Digest]) -> Result<(), ReconfigurationRefusal> {
-        match self.ask(bitstreams) {
+    pub fn ask_for_source(&self, bitstreams: &[Digest]) -> Result<(), ReconfigurationRefusal> {
+        match self.ask_for(bitstreams, Origin::Source) {
             Asked::Decided(decided) => decided,
             Asked::Later(later) => later(),
         }

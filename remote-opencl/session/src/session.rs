@@ -16,12 +16,13 @@ mod violation;
 pub use shared::Shared;
 
 use crate::backlog::Backlog;
+use crate::calls::Waiting;
 use crate::clock;
 use crate::command_ring::{self, RingReceiver, WithRing};
 use crate::commands::Body;
 use crate::dependencies::{Command, DependencyTracker};
 use crate::execute::{Executor, Launches, Measured};
-use crate::gate::Asker;
+use crate::gate::{Asker, ReconfigurationRefusal};
 use crate::governor::{Budget, Lasting};
 use crate::includes::SessionIncludes;
 use crate::incoming::Incoming;
@@ -38,6 +39,7 @@ use bytes::Bytes;
 use ends::Ends;
 use fpga_board::dispatch::{TaskId, Tenant};
 use fpga_board::slots::SessionId;
+use fpga_core::bitstream::Digest;
 use fpga_protocol::segments::RING_WORDS;
 use fpga_protocol::v1;
 use on_board::OnBoard;
@@ -94,9 +96,11 @@ pub struct Session {
     loading: Option<Loading>,
     /// When the reconfiguration of the whole board for the first task began.
     switching: Option<Instant>,
-    /// The uses of the board by running tasks, and by a program for whose bitstreams the gate is being asked.
+    /// The uses of the board by running tasks.
     uses: HashMap<TaskId, InUse>,
-    deciding: Option<InUse>,
+    /// The gate's decision on a program, until the board is open. Nobody holds the board while the gate is asked, which may
+    /// take long.
+    decided: Option<(Box<Waiting>, Result<(), ReconfigurationRefusal>)>,
     /// A message that waits until the board is open or memory is free.
     put_off: Option<Message>,
     /// Number of messages that were handled.
@@ -159,6 +163,8 @@ pub struct Who {
     pub id: SessionId,
     /// The identity that the client has proved.
     pub tenant: Tenant,
+    /// Digest of the token by which the client has proved it; `None` if another proof counts, or another process knows.
+    pub token: Option<Digest>,
     /// The tenant's account.
     pub account: Account,
     /// Where the client is.
@@ -197,7 +203,7 @@ impl Session {
         budget: Budget,
         outgoing: Outgoing,
     ) -> (Self, UnboundedReceiver<Input>) {
-        let Who { id, tenant, account, locality } = who;
+        let Who { id, tenant, token, account, locality } = who;
         let (sender, input) = unbounded_channel();
         let inbox = Inbox::new(sender);
         let transfers = Transfers::new(Segments::new(budget.clone()), account.clone());
@@ -209,6 +215,7 @@ impl Session {
             device: shared.config.reports.device().to_owned(),
             session: id,
             tenant: tenant.clone(),
+            token,
             allowed: Arc::default(),
         };
         let measured = if shared.config.trace.is_on() { Measured::All } else { Measured::Shown };
@@ -235,7 +242,7 @@ impl Session {
             loading: None,
             switching: None,
             uses: HashMap::new(),
-            deciding: None,
+            decided: None,
             put_off: None,
             messages: 0,
             event_tables: Vec::new(),

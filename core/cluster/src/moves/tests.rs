@@ -83,9 +83,11 @@ fn of_each_workload_one_pod_is_moved_at_a_time_and_the_most_urgent_first() {
         cause: Cause::BoardLost { board: "dm1".into(), since: Millis::from_secs(900) },
         ..candidate("y", "f")
     };
-    let candidates = [candidate("a", "d"), candidate("b", "d"), long_lost, urgent];
-    let decision = decide(&candidates, &[], &MovePolicy { per_interval: 9, ..POLICY }, NOW);
-    assert_eq!(decision.moves, [3, 2, 0]);
+    let wanted = Candidate { cause: Cause::BoardWanted { board: "dm1".into() }, ..candidate("0", "g") };
+    let candidates = [candidate("a", "d"), candidate("b", "d"), long_lost, urgent, wanted];
+    let policy = MovePolicy { per_interval: 9, per_hour: 9, ..POLICY };
+    let decision = decide(&candidates, &[], &policy, NOW);
+    assert_eq!(decision.moves, [3, 2, 0, 4]);
     assert_eq!(decision.held, [(1, Held::MoveUnderway)]);
 }
 

@@ -11,6 +11,8 @@ pub const MAX_BOARDS: usize = 256;
 pub const MAX_KEPT_OFF: usize = 8;
 /// Maximum length of a board's id, in bytes.
 pub const MAX_BOARD_BYTES: usize = 63;
+/// Maximum length of a pod's UID, in bytes.
+pub const MAX_UID_BYTES: usize = 64;
 /// Maximum length of a [`controller`], in bytes.
 pub const MAX_CONTROLLER_BYTES: usize = 128;
 
@@ -48,6 +50,9 @@ pub struct PluginReport {
     /// elsewhere for a while.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub kept_off: BTreeSet<String>,
+    /// Boards off which pods are to be moved, by id: the UID of the pod that waits to have the whole board reconfigured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wanted: BTreeMap<String, String>,
 }
 
 /// The instances of a board. Text form: used and limit in an array.
@@ -66,7 +71,7 @@ pub enum InvalidReport {
     /// It has more of the named items than the maximum.
     #[error("it has too many {0}")]
     TooMany(&'static str),
-    /// The named text is longer than [`MAX_BOARD_BYTES`] or [`MAX_CONTROLLER_BYTES`].
+    /// The named text is longer than [`MAX_BOARD_BYTES`], [`MAX_CONTROLLER_BYTES`] or [`MAX_UID_BYTES`].
     #[error("its {0} is too long")]
     TextTooLong(&'static str),
 }
@@ -100,6 +105,14 @@ impl PluginReport {
             Err(InvalidReport::TextTooLong("plugin.boards"))
         } else if self.kept_off.iter().any(|controller| controller.len() > MAX_CONTROLLER_BYTES) {
             Err(InvalidReport::TextTooLong("plugin.keptOff"))
+        } else if self.wanted.len() > MAX_BOARDS {
+            Err(InvalidReport::TooMany("plugin.wanted"))
+        } else if self
+            .wanted
+            .iter()
+            .any(|(board, uid)| board.len() > MAX_BOARD_BYTES || uid.len() > MAX_UID_BYTES)
+        {
+            Err(InvalidReport::TextTooLong("plugin.wanted"))
         } else {
             Ok(())
         }

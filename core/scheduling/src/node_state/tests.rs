@@ -36,7 +36,8 @@ fn both_versions_of_the_text_say_the_same() {
 
 #[test]
 fn the_node_plugin_is_told_in_both_versions_and_a_report_out_of_bounds_is_refused() {
-    const PLUGIN: &str = r#","plugin":{"late":true,"boards":{"dm0":[3,16]},"keptOff":["rs-1"]}"#;
+    const PLUGIN: &str =
+        r#","plugin":{"late":true,"boards":{"dm0":[3,16]},"keptOff":["rs-1"],"wanted":{"dm0":"uid"}}"#;
     for text in [TEXT, COMPACT] {
         let with = |plugin: &str| decode(&text.replace(r#","window":"#, &format!(r#"{plugin},"window":"#)));
         let state = with(PLUGIN).unwrap();
@@ -44,12 +45,15 @@ fn the_node_plugin_is_told_in_both_versions_and_a_report_out_of_bounds_is_refuse
         assert_eq!(plugin.heartbeat, Heartbeat::Late);
         assert_eq!(plugin.report.boards, [("dm0".to_owned(), Instances { used: 3, limit: 16 })].into());
         assert_eq!(plugin.report.kept_off, ["rs-1".to_owned()].into());
+        assert_eq!(plugin.report.wanted, [("dm0".to_owned(), "uid".to_owned())].into());
         assert_eq!(decode(&encode(&state).unwrap().text), Ok(state.clone()));
         assert_eq!(codec::tests::shortened_to(&state, 0).plugin, state.plugin, "it is never left out");
         let in_time = with(r#","plugin":{"boards":{}}"#).unwrap().plugin.unwrap();
         assert_eq!(in_time, PluginState { heartbeat: Heartbeat::InTime, report: PluginReport::default() });
         let long = PLUGIN.replace("rs-1", &"x".repeat(129));
         assert_eq!(with(&long), Err(Unreadable::TextTooLong("plugin.keptOff")));
+        let long = PLUGIN.replace("uid", &"x".repeat(65));
+        assert_eq!(with(&long), Err(Unreadable::TextTooLong("plugin.wanted")));
         let owners: Vec<_> = (0..=MAX_KEPT_OFF).map(|owner| format!("\"{owner}\"")).collect();
         let many = PLUGIN.replace("\"rs-1\"", &owners.join(","));
         assert_eq!(with(&many), Err(Unreadable::TooMany("plugin.keptOff")));

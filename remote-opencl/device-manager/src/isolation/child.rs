@@ -259,7 +259,8 @@ fn session_of(
             return write_frame(&mut write, &Frame::Status(status)).await;
         };
         let (outgoing, mut messages) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
-        let who = Who { id, tenant, account, locality };
+        // The manager knows the token, and asks with it.
+        let who = Who { id, tenant, token: None, account, locality };
         let (session, input) = Session::new(shared.clone(), who, budget, outgoing);
         // If the link fails, the messages are dropped, which ends the session.
         let upwards = async move {

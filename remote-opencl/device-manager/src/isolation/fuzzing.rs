@@ -2,7 +2,7 @@
 
 use super::packets::{Control, FromTenant};
 use super::relay::Frames;
-use super::tenant_process::{TASK_IDS, TenantProcess};
+use super::tenant_process::{Begin, TASK_IDS, TenantProcess};
 use fpga_board::dispatch::{Lanes, TaskRequest, Tenant};
 use fpga_board::slots::{Demand, SessionId};
 use fpga_session::locality::Locality;
@@ -46,7 +46,8 @@ impl TenantPackets {
         let link = OwnedFd::from(link);
         let sessions = [SessionId(u64::MAX - 1), SessionId(u64::MAX)];
         for session in sessions {
-            process.begin(session, Locality::Remote, &link).map_err(|error| failed(&error))?;
+            let begin = Begin { session, token: None, locality: Locality::Remote, link: &link };
+            process.begin(&begin).map_err(|error| failed(&error))?;
         }
         let confined = serde_json::to_vec(&FromTenant::Confined).map_err(|error| failed(&error))?;
         for packet in std::iter::once(confined.as_slice()).chain(packets.iter().copied()) {

@@ -11,6 +11,7 @@ pub use control::{Control, Received, Room, encode};
 use fpga_board::dispatch::{Grant, Kind, TaskId};
 use fpga_board::slots::{Bitstreams, Demand, OtherKernels, SessionId, SlotIndex, SlotLoad};
 use fpga_core::bitstream::Digest;
+use fpga_core::gate::Origin;
 use fpga_session::command_ring::CommandRing;
 use fpga_session::confine::ConfineBuilds;
 use fpga_session::governor::Limits;
@@ -122,6 +123,8 @@ pub enum FromTenant {
         session: u64,
         /// Bitstream to load.
         bitstream: Digest,
+        /// Where the bitstream comes from.
+        origin: Origin,
     },
     /// The question whether the tenant may hold lasting bytes.
     Hold {

@@ -8,17 +8,14 @@ use super::guard;
 use super::memory::{self, Running};
 use super::packets::{Common, Control, Setup, ToTenant};
 use super::process::{self, MemoryLimits};
-use super::tenant_process::{IDLE_TICK, TASK_IDS, TenantProcess};
+use super::tenant_process::{Begin, IDLE_TICK, TASK_IDS, TenantProcess};
 use crate::log::LogArgs;
 use fpga_board::dispatch::Tenant;
-use fpga_board::slots::SessionId;
-use fpga_session::locality::Locality;
 use fpga_session::session::Shared;
 use fpga_vendor::runtime::Runtime;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -94,13 +91,11 @@ impl TenantProcesses {
         self: &Arc<Self>,
         shared: &Arc<Shared>,
         tenant: &Tenant,
-        session: SessionId,
-        locality: Locality,
-        link: &OwnedFd,
+        begin: &Begin<'_>,
     ) -> Result<Arc<TenantProcess>, OpenError> {
         let mut by_tenant = self.by_tenant.lock();
         if let Some(known) = by_tenant.get(tenant) {
-            if known.begin(session, locality, link)? {
+            if known.begin(begin)? {
                 return Ok(known.clone());
             }
             by_tenant.remove(tenant);
@@ -112,7 +107,7 @@ impl TenantProcesses {
             by_tenant.remove(idle.tenant());
         }
         let process = self.start(shared, tenant)?;
-        process.begin(session, locality, link)?;
+        process.begin(begin)?;
         by_tenant.insert(tenant.clone(), process.clone());
         Ok(process)
     }

@@ -7,7 +7,7 @@
 
 use super::packets::ToTenant;
 use super::pool::TenantProcesses;
-use super::tenant_process::pass_on;
+use super::tenant_process::{Begin, pass_on};
 use crate::handshake::Admitted;
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
@@ -174,7 +174,8 @@ pub async fn run(
     let opened = link().and_then(|(ours, theirs)| {
         // Registered before the process can ask for a slot.
         shared.router.add(session, inbox.clone());
-        let process = processes.open(shared, &tenant, session, locality, &theirs);
+        let begin = Begin { session, token: validity.token(), locality, link: &theirs };
+        let process = processes.open(shared, &tenant, &begin);
         process.map(|process| (ours, process)).map_err(io::Error::other)
     });
     let (link, process) = match opened {

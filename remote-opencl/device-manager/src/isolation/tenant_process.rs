@@ -18,7 +18,7 @@ use fpga_session::router::Input;
 use fpga_session::segments::FdChannel;
 use fpga_session::session::Shared;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
@@ -46,10 +46,24 @@ pub struct TenantProcess {
     state: Mutex<State>,
 }
 
+/// A session that begins in a tenant process.
+#[derive(Debug, Clone, Copy)]
+pub struct Begin<'l> {
+    /// Id of the session.
+    pub session: SessionId,
+    /// Digest of the token that the session has shown.
+    pub token: Option<Digest>,
+    /// Where the client is.
+    pub locality: Locality,
+    /// The process's end of the session's link.
+    pub link: &'l OwnedFd,
+}
+
 #[derive(Debug)]
 struct State {
     life: Life,
-    sessions: BTreeSet<SessionId>,
+    /// The sessions, each with the digest of the token that it has shown.
+    sessions: BTreeMap<SessionId, Option<Digest>>,
     tasks: HashMap<TaskId, Task>,
     /// Tasks that have been granted, with slots or without.
     granted: HashSet<TaskId>,
@@ -118,7 +132,7 @@ impl TenantProcess {
     pub(super) fn new(tenant: Tenant, first_task: u64, control: Control, account: TenantAccount) -> Self {
         let state = State {
             life: Life::Lives,
-            sessions: BTreeSet::new(),
+            sessions: BTreeMap::new(),
             tasks: HashMap::new(),
             granted: HashSet::new(),
             allowed: HashSet::new(),
@@ -137,7 +151,8 @@ impl TenantProcess {
     }
 
     /// Begins a session; returns false if the process is over.
-    pub(super) fn begin(&self, session: SessionId, locality: Locality, link: &OwnedFd) -> io::Result<bool> {
+    pub(super) fn begin(&self, begin: &Begin<'_>) -> io::Result<bool> {
+        let &Begin { session, token, locality, link } = begin;
         let mut state = self.state.lock();
         if state.life != Life::Lives {
             return Ok(false);
@@ -148,7 +163,7 @@ impl TenantProcess {
         };
         let open = ToTenant::Open { session: session.0, shares_memory_with };
         self.control.send(&open, Some(link.as_fd()))?;
-        state.sessions.insert(session);
+        state.sessions.insert(session, token);
         Ok(true)
     }
 
@@ -248,7 +263,7 @@ impl TenantProcess {
     pub fn close(&self, session: SessionId, shared: &Shared) {
         let tasks: Vec<TaskId> = {
             let mut state = self.state.lock();
-            if !state.sessions.remove(&session) {
+            if state.sessions.remove(&session).is_none() {
                 return;
             }
             if state.sessions.is_empty() {
@@ -277,7 +292,7 @@ impl TenantProcess {
                 state.life = Life::Over;
             }
             // Dropped after the lock is released, since dropping notifies waiters.
-            (state.sessions.clone(), std::mem::take(&mut state.held))
+            (state.sessions.keys().copied().collect::<Vec<_>>(), std::mem::take(&mut state.held))
         };
         drop(held);
         for session in sessions {

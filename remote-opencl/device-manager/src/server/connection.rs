@@ -190,7 +190,7 @@ impl Service {
         }
         let Admitted { tenant, account, client: name, pid, mut validity, .. } = admitted;
         let id = self.manager.shared.config.dispatcher.new_session();
-        let who = Who { id, tenant: tenant.clone(), account, locality };
+        let who = Who { id, tenant: tenant.clone(), token: validity.token(), account, locality };
         let (session, input) = Session::new(self.manager.shared.clone(), who, budget, outgoing);
         tracing::debug!(session = session.id().0, tenant = tenant.as_str(), name, pid, "Session opened");
         let router = &self.manager.shared.router;

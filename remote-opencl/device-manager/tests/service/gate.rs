@@ -1,5 +1,8 @@
 //! Which sessions may have the device reconfigured (B-8).
 
+mod cluster;
+mod node;
+
 use crate::INCREASE;
 use crate::board::{FULL, Scaler, images};
 use crate::harness::{Board, Client, Manager, binaries_result, digest_of};

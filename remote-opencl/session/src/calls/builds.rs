@@ -154,7 +154,7 @@ impl Build {
             Step::Compile(..) => Vec::new(),
         };
         let (status, result) = match &self.step {
-            step if let Err(refusal) = self.asker.ask_and_wait(&becomes) => {
+            step if let Err(refusal) = self.asker.ask_for_source(&becomes) => {
                 self.program.refused(step.failure(), &refusal)
             }
             Step::Build(devices) => self.program.build(devices, &options),

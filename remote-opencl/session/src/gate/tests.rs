@@ -40,6 +40,7 @@ fn asker(gate: Arc<dyn Gate>) -> Asker {
         device: "dm0".to_owned(),
         session,
         tenant: Tenant::new("one"),
+        token: None,
         allowed: Arc::default(),
     }
 }
@@ -59,8 +60,8 @@ fn task(asker: &Asker, session: SessionId, bitstream: u8) -> TaskRequest {
 fn what_is_resident_is_free_to_all_and_the_rest_is_refused_by_never() {
     let asker = asker(Arc::new(MayReconfigure::Never));
     asker.dispatcher.preload([digest(1)]).unwrap();
-    asker.ask_and_wait(&[digest(1)]).unwrap();
-    let refusal = asker.ask_and_wait(&[digest(1), digest(2)]).unwrap_err().to_string();
+    asker.ask_for_source(&[digest(1)]).unwrap();
+    let refusal = asker.ask_for_source(&[digest(1), digest(2)]).unwrap_err().to_string();
     assert!(refusal.contains("dm0") && refusal.contains("--may-reconfigure=never"), "{refusal}");
     assert_eq!(asker.metrics.reconfiguration_refusals.get(), 1);
 }
@@ -69,14 +70,14 @@ fn what_is_resident_is_free_to_all_and_the_rest_is_refused_by_never() {
 fn when_idle_goes_by_what_others_run_and_not_by_the_sessions_own_kernels() {
     let asker = asker(Arc::new(MayReconfigure::WhenIdle));
     let own = asker.dispatcher.submit(task(&asker, asker.session, 1)).unwrap().unwrap();
-    asker.ask_and_wait(&[digest(2)]).unwrap();
+    asker.ask_for_source(&[digest(2)]).unwrap();
     asker.dispatcher.finished(own.task);
     let other = asker.dispatcher.new_session();
     let running = asker.dispatcher.submit(task(&asker, other, 3)).unwrap().unwrap();
-    asker.ask_and_wait(&[digest(4)]).unwrap_err();
-    asker.ask_and_wait(&[digest(2)]).unwrap();
+    asker.ask_for_source(&[digest(4)]).unwrap_err();
+    asker.ask_for_source(&[digest(2)]).unwrap();
     asker.dispatcher.finished(running.task);
-    asker.ask_and_wait(&[digest(4)]).unwrap();
+    asker.ask_for_source(&[digest(4)]).unwrap();
 }
 
 #[test]
@@ -87,6 +88,6 @@ fn a_registry_is_asked_once_per_bitstream_and_may_take_its_time() {
     std::thread::spawn(later).join().unwrap().unwrap();
     assert!(matches!(asker.ask(&[digest(4), digest(2)]), Asked::Decided(Ok(()))));
     assert_eq!(registry.asked.load(Ordering::Relaxed), 2);
-    let refusal = asker.ask_and_wait(&[digest(3)]).unwrap_err().to_string();
+    let refusal = asker.ask_for_source(&[digest(3)]).unwrap_err().to_string();
     assert!(refusal.ends_with("odd"), "{refusal}");
 }

@@ -22,6 +22,9 @@ impl Session {
         for task in self.backlog.clear() {
             self.give_back(dispatcher.finished(task));
         }
+        if self.decided.take().is_some() {
+            self.building = Building::No;
+        }
         self.wind_up(Input::EndsLeft);
         let grace = tokio::time::sleep(self.shared.config.abandoned_grace);
         tokio::pin!(grace);

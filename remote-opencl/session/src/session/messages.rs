@@ -221,10 +221,7 @@ impl Session {
                             let _ = inbox.send(Input::Decided(waiting, decided));
                         });
                         match started {
-                            Ok(_) => {
-                                self.building = Building::Yes;
-                                self.deciding = Some(used.another());
-                            }
+                            Ok(_) => self.building = Building::Yes,
                             Err(_) => {
                                 self.answer(reply(id, Err(ClError::OUT_OF_HOST_MEMORY), None));
                             }

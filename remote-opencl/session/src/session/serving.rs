@@ -40,7 +40,6 @@ impl Session {
         loop {
             let looked = doze.look();
             self.take_ends();
-            let listening = self.building == Building::No;
             // The future is made before the check of the held memory, so that it reports all memory that is freed
             // after the check.
             let mut freed = budget.freed();
@@ -56,7 +55,9 @@ impl Session {
             if open && board.is_whole() {
                 // Tasks that waited for the board may have missed its opening.
                 self.start_granted();
+                self.go_on_decided();
             }
+            let listening = self.building == Building::No;
             if open
                 && listening
                 && let Some(message) = self.put_off.take()

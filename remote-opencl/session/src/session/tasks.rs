@@ -283,16 +283,23 @@ impl Session {
             Input::Switched(switched) => self.switched(switched),
             Input::Revoked => self.proof = Proof::Revoked,
             Input::Decided(waiting, verdict) => {
-                self.building = Building::No;
-                let decided = self.calls().decided(*waiting, verdict);
-                let used = self.deciding.take();
-                match (decided, used) {
-                    (Decided::Reply(reply), _) => self.answer(reply),
-                    (Decided::Load(load), Some(used)) => self.load(load, &used),
-                    // A question to the gate always holds the board, so this case does not occur.
-                    (Decided::Load(_), None) => {}
-                }
+                self.decided = Some((waiting, verdict));
+                self.go_on_decided();
             }
+        }
+    }
+
+    /// Continues the call that waited for the gate's decision, if the board is open.
+    pub(super) fn go_on_decided(&mut self) {
+        let Some((waiting, verdict)) = self.decided.take() else { return };
+        let Some(used) = self.shared.config.board.enter() else {
+            self.decided = Some((waiting, verdict));
+            return;
+        };
+        self.building = Building::No;
+        match self.calls().decided(*waiting, verdict) {
+            Decided::Reply(reply) => self.answer(reply),
+            Decided::Load(load) => self.load(load, &used),
         }
     }
 }

@@ -85,8 +85,8 @@ impl builds::Above for AskManager {
 
 impl Gate for AskManager {
     fn may_reconfigure(&self, question: &Question) -> GateAnswer {
-        let (session, bitstream) = (question.session.0, question.bitstream);
-        let (_, answer) = self.ask(|question| FromTenant::Ask { question, session, bitstream });
+        let (session, bitstream, origin) = (question.session.0, question.bitstream, question.origin);
+        let (_, answer) = self.ask(|question| FromTenant::Ask { question, session, bitstream, origin });
         GateAnswer::Later(Box::new(move || {
             answer.recv().unwrap_or_else(|_| Verdict::Refused("the manager has gone".to_owned()))
         }))

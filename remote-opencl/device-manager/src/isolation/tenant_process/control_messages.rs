@@ -6,12 +6,14 @@ use crate::isolation::packets::{FromTenant, ToTenant, kind};
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
 use fpga_board::slots::{Demand, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
+use fpga_core::gate::Origin;
 use fpga_session::builds::BuildPermit;
 use fpga_session::config::Config;
 use fpga_session::gate::{GateAnswer, Question, Verdict};
 use fpga_session::governor::Lasting;
 use fpga_session::health::LaunchOutcome;
 use fpga_session::metrics::Metrics;
+use fpga_session::programs::Sources;
 use fpga_session::reporting::Reconfigured;
 use fpga_session::session::Shared;
 use std::io;
@@ -77,7 +79,7 @@ impl TenantProcess {
                 }
                 let mut state = self.state.lock();
                 // The session may have ended before this packet arrived.
-                if !state.sessions.contains(&session) {
+                if !state.sessions.contains_key(&session) {
                     return Ok(());
                 }
                 if state.tasks.len() >= MAX_TASKS {
@@ -130,15 +132,15 @@ impl TenantProcess {
             }
             FromTenant::Cancelled { session } => {
                 let session = SessionId(session);
-                if self.state.lock().sessions.contains(&session) {
+                if self.state.lock().sessions.contains_key(&session) {
                     shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
                 }
             }
             FromTenant::Reconfigured { slot, bitstream, took_us } => {
                 self.reconfigured(shared, slot, bitstream, took_us);
             }
-            FromTenant::Ask { question, session, bitstream } => {
-                self.asked(shared, question, SessionId(session), bitstream)?;
+            FromTenant::Ask { question, session, bitstream, origin } => {
+                self.asked(shared, question, (SessionId(session), bitstream), origin)?;
             }
             FromTenant::Hold { question, bytes } => self.wants_bytes(question, bytes)?,
             FromTenant::Build { question } => self.wants_to_build(question, shared)?,
@@ -232,36 +234,38 @@ impl TenantProcess {
         }
     }
 
-    /// Decides whether a session may have a bitstream: always if it is resident, otherwise as the gate
-    /// decides.
+    /// Decides whether a session may have a bitstream, as the gate decides. That a bitstream is built from source the
+    /// process says; it is believed where such bitstreams are.
     fn asked(
         self: &Arc<Self>,
         shared: &Shared,
         question: u64,
-        session: SessionId,
-        bitstream: Digest,
+        (session, bitstream): (SessionId, Digest),
+        said: Origin,
     ) -> Result<(), Violation> {
-        let Config { dispatcher, catalogue, gate, reports, metrics, .. } = &shared.config;
-        {
+        let Config { dispatcher, catalogue, gate, reports, metrics, sources, .. } = &shared.config;
+        let said = match (said, sources) {
+            (Origin::Source, Sources::AsBitstream) => Origin::Source,
+            _ => Origin::Client,
+        };
+        let token = {
             let mut state = self.state.lock();
-            if !state.sessions.contains(&session) {
-                return Ok(());
-            }
+            let Some(token) = state.sessions.get(&session).copied() else { return Ok(()) };
             if state.questions >= MAX_QUESTIONS || state.allowed.len() >= MAX_ALLOWED {
                 return Err(Violation::Questions);
             }
             state.questions += 1;
-        }
-        if dispatcher.is_resident(bitstream) {
-            self.answer(metrics, question, session, bitstream, Verdict::Allowed);
-            return Ok(());
-        }
+            token
+        };
         let answer = gate.may_reconfigure(&Question {
             session,
             tenant: self.tenant.clone(),
+            token,
             device: reports.device().to_owned(),
             bitstream,
             name: catalogue.id_of(bitstream),
+            origin: catalogue.origin(bitstream, said),
+            residency: dispatcher.residency(bitstream),
             others: dispatcher.others(session),
         });
         match answer {
