@@ -2,7 +2,6 @@
 
 use crate::advertised::Offer;
 use crate::boards::{self, Boards};
-use crate::gate::Gate;
 use crate::holders::PodResources;
 use crate::identity::Pods;
 use crate::kubelet::{Kubelet, remove_dead_sockets};
@@ -10,6 +9,7 @@ use crate::layout::{LIBRARY, Layout};
 use crate::library_args::LibraryArgs;
 use crate::node_bitstreams::NodeBitstreams;
 use crate::plugin::{Parts, Plugin};
+use crate::turns::Turns;
 use crate::{advertised, gate_socket, probes, report, revocation};
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
@@ -169,7 +169,7 @@ impl Args {
             pod_resources: PodResources { socket: self.pod_resources },
             boards: boards.clone(),
             bitstreams: NodeBitstreams { folder: self.bitstreams, library },
-            gate: Gate::new(if self.moves { Moves::On } else { Moves::Off }),
+            turns: Turns::new(if self.moves { Moves::On } else { Moves::Off }),
             limit: self.instances_per_board,
         })?);
         remove_dead_sockets(&self.device_plugins_dir);

@@ -39,5 +39,6 @@ mod refusals;
 mod report;
 mod revocation;
 mod service;
+mod turns;
 
 pub use args::Args;

@@ -5,7 +5,6 @@ use crate::allocations::{
 };
 use crate::boards::Boards;
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::gate::Gate;
 use crate::holders::{ListError, PodResources};
 use crate::identity::{Asks, IdentityError, Life, Pods};
 use crate::layout::Layout;
@@ -13,6 +12,7 @@ use crate::library::LibraryError;
 use crate::meanings::Meanings;
 use crate::node_bitstreams::{NodeBitstreams, ProvideError};
 use crate::refusals::Refusals;
+use crate::turns::Turns;
 use fpga_bitstream_store::Wanted;
 use fpga_cluster::allocation::Shortage;
 use fpga_core::bitstream::{BitstreamId, Digest};
@@ -36,7 +36,7 @@ pub(crate) struct Plugin {
     pub(crate) boards: watch::Receiver<Boards>,
     pub(crate) bitstreams: NodeBitstreams,
     /// The requests of the gate that come first.
-    pub(crate) gate: Gate,
+    pub(crate) turns: Turns,
     /// Number of containers that a board has at most where another board has fewer.
     pub(crate) limit: u32,
     checkpoint: Checkpoint,
@@ -53,7 +53,7 @@ pub(crate) struct Parts {
     pub(crate) pod_resources: PodResources,
     pub(crate) boards: watch::Receiver<Boards>,
     pub(crate) bitstreams: NodeBitstreams,
-    pub(crate) gate: Gate,
+    pub(crate) turns: Turns,
     pub(crate) limit: u32,
 }
 
@@ -161,7 +161,7 @@ impl Plugin {
     /// # Errors
     /// The checkpoint can't be read, or files can't be written.
     pub(crate) fn recover(parts: Parts) -> Result<Self, ActError> {
-        let Parts { layout, pods, pod_resources, boards, bitstreams, gate, limit } = parts;
+        let Parts { layout, pods, pod_resources, boards, bitstreams, turns, limit } = parts;
         let (checkpoint, allocations) = Checkpoint::open(&layout.checkpoint())?;
         let (ids, claims) = (allocations.ids().collect(), allocations.claims().collect());
         layout.remove_strays(&ids, &claims)?;
@@ -175,7 +175,7 @@ impl Plugin {
             pod_resources,
             boards,
             bitstreams,
-            gate,
+            turns,
             limit,
             checkpoint,
             allocations: Mutex::new(allocations),
@@ -306,7 +306,7 @@ impl Plugin {
     /// What the plugin can give now, and whose pods it can't serve.
     pub(crate) fn report(&self) -> PluginReport {
         let healthy = self.boards.borrow().healthy.clone();
-        let wanted = self.gate.wanted();
+        let wanted = self.turns.wanted();
         let allocations = self.allocations.lock();
         let instances = |board: &String| {
             let used = allocations.instances(board);

@@ -39,6 +39,8 @@ struct Bed {
 enum Board {
     There,
     Lost,
+    /// Another pod waits to have it reconfigured as a whole, as the node plugin says.
+    Wanted,
 }
 
 impl Bed {
@@ -86,13 +88,16 @@ impl Bed {
     /// Writes the state of a node as its collector would.
     async fn publish(&self, node: &str, board: Board) {
         let seq = self.sequence.fetch_add(1, Ordering::Relaxed);
-        let state = json!({
+        let mut state = json!({
             "v": 1, "boot": 1, "seq": seq, "heartbeatMs": 3_600_000, "measuredAtMs": 5, "windowMs": 300_000,
             "usageMs": 0, "reconfigurationMs": 0, "window": {"bucketMs": 10_000},
             "devices": [{"id": "dm0", "vendor": "intel", "board": "a10", "shell": "1.2", "slots": 4, "loaded": [0],
-                         "healthy": matches!(board, Board::There)}],
+                         "healthy": !matches!(board, Board::Lost)}],
             "bitstreams": [{"name": "sobel", "digest": "0a".repeat(16), "lastUsedAgoMs": 0}],
         });
+        if let Board::Wanted = board {
+            state["plugin"] = json!({"boards": {"dm0": [2, 2]}, "wanted": {"dm0": "the-pod-that-waits"}});
+        }
         let nodes: Api<KubeNode> = Api::all(self.client().clone());
         let patch = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -336,6 +341,22 @@ async fn by_default_a_move_is_suggested_on_the_deployment_and_no_pod_goes() {
     bed.until_looked_again("marker").await;
     assert!(bed.is_there(&pod).await);
     assert_eq!(bed.moved().await.len(), 1, "it is suggested once per cool-down");
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_moved_off_a_board_that_another_one_waits_for() {
+    let bed = Bed::start().await;
+    bed.create("sobel", 2).await;
+    let _registry = bed.registry("registry", "evict", &[]).await;
+    let pod = bed.ready("sobel").await.unwrap().remove(0);
+    bed.give_board(&pod).await;
+    bed.publish(&node_of(&pod), Board::Wanted).await;
+    let record = bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
+    assert_eq!((&record["podUid"], &record["cause"]), (&json!(pod.uid()), &json!("board_wanted")));
+    assert!(!bed.is_there(&pod).await);
+    let ready = bed.until_ready("sobel", 2).await;
+    assert!(ready.iter().all(|ready| ready.uid() != pod.uid()));
     bed.stop().await;
 }
 
