@@ -1,7 +1,7 @@
 //! Replicas, a picker, and an Envoy with the configuration that the chart installs.
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{Method, Request, Response};
 use axum::routing::any;
@@ -242,7 +242,25 @@ impl Envoy {
             assert!(begun.elapsed() < DEADLINE, "Envoy does not listen: {log}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        envoy.until_healthy(pickers.len()).await;
         envoy
+    }
+
+    /// Envoy listens when it knows the first address of a cluster: it would ask one picker, and another one a moment later.
+    async fn until_healthy(&self, pickers: usize) {
+        let begun = Instant::now();
+        loop {
+            let answer = self.client.get(format!("http://{}/clusters", self.admin).parse().unwrap());
+            let text = to_bytes(Body::new(answer.await.unwrap().into_body()), usize::MAX).await.unwrap();
+            let text = String::from_utf8_lossy(&text);
+            let healthy =
+                |line: &&str| line.starts_with("picker::") && line.ends_with("::health_flags::healthy");
+            if text.lines().filter(healthy).count() == pickers {
+                return;
+            }
+            assert!(begun.elapsed() < DEADLINE, "not all {pickers} pickers are healthy for Envoy: {text}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub async fn send(
