@@ -1,5 +1,5 @@
-//! Decisions over many boards: those that a container gets (B-7), the pool of slots (P), devices by deadline and throughput (Q), the replica that a
-//! request goes to, and moves of functions between nodes.
+//! Decisions over many boards: those that a container gets (B-7), the pool of slots (P), devices by deadline and throughput (Q), both on the same
+//! slots, the replica that a request goes to, and moves of functions between nodes.
 //!
 //! The crate is pure, as [`fpga_board`] is: time is an argument.
 #![forbid(unsafe_code)]
@@ -12,4 +12,5 @@ pub mod qos;
 pub mod rebalance;
 pub mod replicas;
 pub mod router;
+pub mod shared_pool;
 pub mod tracked_board;

@@ -2,12 +2,16 @@
 //!
 //! A job consists of many independent actions with one bitstream; its devices form a group that can grow and shrink
 //! . [`edf`] is one policy for the sizes of the groups, [`controller`] with [`broker`] another; [`admission`]
-//! decides which jobs may start. Applications start the actions themselves.
+//! decides which jobs may start. [`groups`] divides the slots of one class between groups and the jobs of the pool, by
+//! the paper's [`rules`] or by those of a shared pool. Applications start the actions themselves.
 
 pub mod admission;
 pub mod broker;
 pub mod controller;
+mod division;
 pub mod edf;
+pub mod groups;
+pub mod rules;
 
 use std::time::Duration;
 

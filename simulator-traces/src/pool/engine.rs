@@ -1,4 +1,4 @@
-//! The event loop of one run: jobs arrive, get slots from `fpga_core`'s pool, and transfer their data (P-6).
+//! The event loop of one run: jobs arrive, get slots from `fpga_cluster`'s pool, and transfer their data (P-6).
 //!
 //! The clock counts nanoseconds. Between two events all rates are constant, so the loop steps from event to event.
 //! Every run checks its invariants: Little's law, bytes in and out, capacities, the order of events.
@@ -122,7 +122,7 @@ pub fn simulate(
         cluster,
         jobs,
         capacity,
-        pool: Pool::new(&cluster.slots, policy, usize::MAX),
+        pool: Pool::with_slots(&cluster.slots, policy, usize::MAX),
         now: 0,
         flows: Vec::new(),
         started: vec![None; jobs.len()],
@@ -142,8 +142,10 @@ fn broken(what: impl Into<String>) -> ScenarioError {
 
 fn pool_error(error: &PoolError) -> ScenarioError {
     match error {
-        PoolError::NoSlot(_) | PoolError::UnknownNode(_) => ScenarioError::Invalid(error.to_string()),
-        PoolError::Known(_) | PoolError::NotRunning(_) | PoolError::Full(_) => broken(error.to_string()),
+        PoolError::NoSlot(_) => ScenarioError::Invalid(error.to_string()),
+        PoolError::Known(_) | PoolError::NotRunning(_) | PoolError::Full(_) | PoolError::Quota(_) => {
+            broken(error.to_string())
+        }
     }
 }
 
@@ -160,7 +162,7 @@ impl Engine<'_> {
             let changed = self.end_stages(&mut grants)?;
             while let Some(job) = self.jobs.get(next_job).filter(|job| job.at <= self.now) {
                 self.in_system += 1;
-                let job = Job { id: JobId(next_job as u64), home: job.home, size: job.size };
+                let job = Job::of_one_tenant(JobId(next_job as u64), job.home, job.size);
                 grants.extend(self.pool.submit(job, self.clock()).map_err(|error| pool_error(&error))?);
                 next_job += 1;
             }

@@ -93,6 +93,18 @@ pub struct RuleOptions {
     pub preference: PreferenceName,
     /// The idle slot that an arriving job gets under FIFO, SJF and WA.
     pub idle: IdleName,
+    /// Whether old jobs move to queue 1.
+    pub aging: AgingName,
+}
+
+/// Whether old jobs move to queue 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgingName {
+    /// Never, as the paper prints it.
+    Never,
+    /// As in a shared pool.
+    Pool,
 }
 
 /// Which of the jobs that fit comes first.
@@ -218,6 +230,7 @@ impl Default for RuleOptions {
             patience_ms_per_mb: 10.0,
             preference: PreferenceName::Order,
             idle: IdleName::LongestIdle,
+            aging: AgingName::Never,
         }
     }
 }

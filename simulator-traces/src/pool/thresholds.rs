@@ -1,11 +1,14 @@
 //! The policies that a scenario names, with thresholds from the scenario or from the model (P-5).
 
 use super::Scenario;
-use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions};
+use super::options::{
+    AgingName, FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions,
+};
 use crate::error::ScenarioError;
 use fpga_cluster::pool::model::{Best, Formula, Linear, Search, ServerLoad};
 use fpga_cluster::pool::policy::{
-    Fit, IdleChoice, NothingFits, Order, Patience, PoolPolicy, Preference, ResourceAwareRules,
+    Aging, Contention, Fit, IdleChoice, NothingFits, Order, Patience, PoolPolicy, Preference,
+    ResourceAwareRules,
 };
 use fpga_cluster::pool::thresholds::{Shape, Thresholds};
 use std::num::NonZeroU32;
@@ -93,7 +96,7 @@ impl Scenario {
         reason = "not negative; `as` saturates"
     )]
     pub fn policy(&self, name: PolicyName, thresholds: &Thresholds) -> Result<PoolPolicy, ScenarioError> {
-        let RuleOptions { contention, skips, patience_ms_per_mb, preference, idle } = self.rules;
+        let RuleOptions { contention, skips, patience_ms_per_mb, preference, idle, aging } = self.rules;
         let Some(contention) = NonZeroU32::new(contention) else {
             return Err(ScenarioError::invalid("`rules.contention` must be at least 1"));
         };
@@ -106,12 +109,18 @@ impl Scenario {
         };
         let patience = Patience((patience_ms_per_mb * 1e6) as u64);
         let nothing_fits = NothingFits::KeepIdle;
-        let rules = ResourceAwareRules { contention, skips, patience, preference, nothing_fits };
+        let rules = ResourceAwareRules {
+            contention: Contention::Jobs(contention),
+            skips,
+            patience,
+            preference,
+            nothing_fits,
+        };
         let anyone = Fit::Anyone(match idle {
             IdleName::LongestIdle => IdleChoice::LongestIdle,
             IdleName::HomeFirst => IdleChoice::HomeFirst,
         });
-        Ok(match name {
+        let policy = match name {
             PolicyName::Fifo => PoolPolicy { fit: anyone, ..PoolPolicy::fifo() },
             PolicyName::Sjf => PoolPolicy { fit: anyone, ..PoolPolicy::shortest_first() },
             PolicyName::Ra => PoolPolicy::resource_aware(rules),
@@ -128,6 +137,11 @@ impl Scenario {
                 PoolPolicy { order: Order::Arrival, ..PoolPolicy::local_shortest_first() }
             }
             PolicyName::LocalSjf => PoolPolicy::local_shortest_first(),
-        })
+        };
+        let aging = match aging {
+            AgingName::Never => Aging::Never,
+            AgingName::Pool => Aging::DEFAULT,
+        };
+        Ok(PoolPolicy { aging, ..policy })
     }
 }

@@ -7,7 +7,8 @@ mod deciding;
 
 use crate::error::ScenarioError;
 use crate::random::Random;
-use fpga_cluster::qos::controller::{Controller, Request, Smoothing};
+use fpga_cluster::qos::groups::{GoalPolicy, Groups};
+use fpga_cluster::qos::rules::GoalRules;
 use fpga_cluster::qos::{Goal, Limits};
 use std::time::Duration;
 
@@ -54,8 +55,8 @@ pub enum Policy {
     Throughput {
         /// Length of a period.
         period: Duration,
-        /// α: smoothing of the measured performance.
-        smoothing: Smoothing,
+        /// The rules of controllers and broker.
+        rules: GoalRules,
     },
 }
 
@@ -85,8 +86,8 @@ struct State {
     running: u32,
     sent: u64,
     done: u64,
-    controller: Option<Controller>,
-    request: Request,
+    /// Seconds in which devices ran actions of the job, all devices together.
+    busy: f64,
     stage: Stage,
 }
 
@@ -113,6 +114,7 @@ struct Engine<'a> {
     policy: Policy,
     jobs: &'a [Job],
     states: Vec<State>,
+    groups: Groups,
     actions: Vec<Action>,
     /// Idle devices, the lowest last; and for each device the job whose bitstream it holds.
     idle: Vec<usize>,
@@ -134,21 +136,19 @@ const MOST_EVENTS: u64 = 200_000_000;
 /// # Errors
 /// [`ScenarioError::Invalid`] if jobs never end, [`ScenarioError::Invariant`] if an invariant was broken.
 pub fn simulate(machine: &Machine, policy: Policy, jobs: &[Job]) -> Result<Run, ScenarioError> {
-    let state = |_: &Job| State {
-        given: 0,
-        running: 0,
-        sent: 0,
-        done: 0,
-        controller: None,
-        request: Request { devices: 0, performance: 0.0 },
-        stage: Stage::Coming,
-    };
+    let state = |_: &Job| State { given: 0, running: 0, sent: 0, done: 0, busy: 0.0, stage: Stage::Coming };
     let devices = machine.devices as usize;
+    let (goal_policy, rules) = match policy {
+        Policy::Throughput { rules, .. } => (GoalPolicy::Throughput, rules),
+        Policy::EarliestDeadline | Policy::Fixed => (GoalPolicy::Edf, GoalRules::printed()),
+    };
     let mut engine = Engine {
         machine,
         policy,
         jobs,
         states: jobs.iter().map(state).collect(),
+        // The jobs have all devices for themselves.
+        groups: Groups::new(goal_policy, rules, u32::MAX),
         actions: Vec::new(),
         idle: (0..devices).rev().collect(),
         holds: vec![None; devices],
@@ -189,6 +189,9 @@ impl Engine<'_> {
                 .fold(f64::INFINITY, f64::min);
             let step = (next - self.now).max(0.0);
             self.worked += step * speed * self.actions.len() as f64;
+            for state in &mut self.states {
+                state.busy += step * f64::from(state.running);
+            }
             self.virtual_now = if ends == Some(next) {
                 action.unwrap_or(self.virtual_now)
             } else {
@@ -201,7 +204,7 @@ impl Engine<'_> {
             {
                 self.submit(job);
             } else if retired && self.policy == Policy::EarliestDeadline {
-                self.earliest_deadline();
+                self.sample();
             }
             if control.is_some_and(|control| control <= self.now) {
                 periods += 1.0;
@@ -234,7 +237,7 @@ impl Engine<'_> {
 
     /// Ends the actions that are due. Returns whether a job ended with one of them.
     fn end_actions(&mut self) -> bool {
-        let mut retired = false;
+        let mut retired = Vec::new();
         let mut index = 0;
         while let Some(action) = self.actions.get(index).copied() {
             if action.ends > self.virtual_now {
@@ -252,8 +255,7 @@ impl Engine<'_> {
             state.done += 1;
             if state.done == job.actions {
                 state.stage = Stage::Ended;
-                state.given = 0;
-                retired = true;
+                retired.push(action.job);
                 if let Some(end) = self.run.ends.get_mut(action.job) {
                     *end = Some(self.now);
                 }
@@ -261,7 +263,10 @@ impl Engine<'_> {
         }
         // The lowest idle device is taken first, so that runs are reproducible.
         self.idle.sort_unstable_by(|a, b| b.cmp(a));
-        retired
+        for job in &retired {
+            self.retire(*job);
+        }
+        !retired.is_empty()
     }
 
     /// Gives idle devices to groups that have fewer than they were given, in the order of the jobs.
@@ -287,11 +292,6 @@ impl Engine<'_> {
                 self.actions.push(Action { job, device, ends: self.virtual_now + length, length });
             }
         }
-    }
-
-    fn active(&self) -> Vec<usize> {
-        let active = self.states.iter().enumerate().filter(|(_, state)| state.stage == Stage::Active);
-        active.map(|(job, _)| job).collect()
     }
 
     fn clock(&self) -> Duration {

@@ -31,6 +31,20 @@ pub struct ControlOptions {
     pub period_ms: f64,
     /// α: smoothing of the measured performance.
     pub alpha: f64,
+    /// The rules of controllers and broker.
+    pub rules: RulesName,
+    /// Share of the time to a deadline by which a job wants to be done earlier; without it, that of the rules.
+    pub margin: Option<f64>,
+}
+
+/// The rules of controllers and broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RulesName {
+    /// The paper's.
+    Printed,
+    /// Those of a shared pool.
+    Pool,
 }
 
 /// `[[jobs]]`: a job.
@@ -93,7 +107,7 @@ impl Default for DeviceOptions {
 
 impl Default for ControlOptions {
     fn default() -> Self {
-        Self { period_ms: 1000.0, alpha: 0.5 }
+        Self { period_ms: 1000.0, alpha: 0.5, rules: RulesName::Printed, margin: None }
     }
 }
 

@@ -1,9 +1,9 @@
 //! A scenario of kind `qos`, as its file describes it, and the machine, jobs and policies made of it.
 
 use super::engine::{Job, Machine, Policy};
-use super::options::{self, ControlOptions, DeviceOptions, PolicyName, seconds};
+use super::options::{self, ControlOptions, DeviceOptions, PolicyName, RulesName, seconds};
 use crate::error::ScenarioError;
-use fpga_cluster::qos::controller::Smoothing;
+use fpga_cluster::qos::rules::{Floor, GoalRules, Margin, RulesError, Smoothing};
 use fpga_cluster::qos::{Goal, Limits, Rate};
 use serde::Deserialize;
 
@@ -108,7 +108,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Invalid`] if the jobs lack what the policy needs, or `control` is out of range.
     pub fn policy(&self, name: PolicyName) -> Result<Policy, ScenarioError> {
-        let ControlOptions { period_ms, alpha } = self.control;
+        let period_ms = self.control.period_ms;
         let no_deadline = self.jobs.iter().any(|job| job.deadline_s.is_none());
         match name {
             PolicyName::Edf if no_deadline => {
@@ -130,10 +130,23 @@ impl Scenario {
                 if !(1.0..=1e9).contains(&period_ms) {
                     return Err(ScenarioError::invalid("`control.period_ms` must be at least 1"));
                 }
-                let smoothing =
-                    Smoothing::new(alpha).map_err(|error| ScenarioError::invalid(error.to_string()))?;
-                Ok(Policy::Throughput { period: seconds(period_ms / 1e3, "period_ms")?, smoothing })
+                let rules =
+                    self.control.rules().map_err(|error| ScenarioError::invalid(error.to_string()))?;
+                Ok(Policy::Throughput { period: seconds(period_ms / 1e3, "period_ms")?, rules })
             }
         }
+    }
+}
+
+impl ControlOptions {
+    /// The rules of controllers and broker.
+    fn rules(&self) -> Result<GoalRules, RulesError> {
+        let rules = match self.rules {
+            RulesName::Printed => GoalRules::printed(),
+            // No jobs of a pool are simulated, so they keep no slots.
+            RulesName::Pool => GoalRules { floor: Floor::None, ..GoalRules::default() },
+        };
+        let margin = self.margin.map_or(Ok(rules.margin), Margin::new)?;
+        Ok(GoalRules { smoothing: Smoothing::new(self.alpha)?, margin, ..rules })
     }
 }

@@ -1,10 +1,9 @@
 //! Policies of the pool: FIFO, SJF, resource-aware, workload-aware, and both together (P-4).
 //!
-//! A policy is an order of the waiting jobs and a rule which of them fit a slot. Decisions are pure functions: the
-//! pool is an argument, and the answer names the job to start and the jobs that were skipped.
+//! A policy is an order of the waiting jobs, a rule which of them fit a slot, and a rule against starvation.
 
 use super::thresholds::Thresholds;
-use super::{Bytes, Home, Job, JobId, NodeIndex, Place, Waiting};
+use super::{Arrival, Bytes, Job, JobId};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -15,6 +14,8 @@ pub struct PoolPolicy {
     pub order: Order,
     /// Rule which jobs may get a slot.
     pub fit: Fit,
+    /// Rule against starvation.
+    pub aging: Aging,
 }
 
 /// The order of waiting jobs. Equal jobs are ordered by arrival.
@@ -48,11 +49,11 @@ pub enum IdleChoice {
     HomeFirst,
 }
 
-/// Parameters of the resource-aware policy.
+/// Parameters of the resource-aware policy. D and W bound the wait for locality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceAwareRules {
     /// C: maximum number of remote jobs on a node.
-    pub contention: NonZeroU32,
+    pub contention: Contention,
     /// D: number of skips after which a job has waited long enough to run remotely.
     pub skips: u32,
     /// W: waiting time after which a job has waited long enough to run remotely.
@@ -63,7 +64,16 @@ pub struct ResourceAwareRules {
     pub nothing_fits: NothingFits,
 }
 
-/// W: the time that a job waits for a slot at home, in nanoseconds per megabyte (10⁶ bytes) of its size.
+/// C: maximum number of remote jobs on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contention {
+    /// This number on every node.
+    Jobs(NonZeroU32),
+    /// Half of the node's lent slots, rounded up.
+    HalfOfSlots,
+}
+
+/// Time per megabyte (10⁶ bytes) of a job's size, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience(pub u64);
 
@@ -85,152 +95,195 @@ pub enum NothingFits {
     TakeFirst,
 }
 
-/// An idle slot that is offered to the waiting jobs.
+/// The rule against starvation: an old job moves to queue 1, the queue of the smallest jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
-    /// Node of the slot.
-    pub node: NodeIndex,
-    /// Number of remote jobs that run on the node.
-    pub remote_running: u32,
+pub enum Aging {
+    /// Never: P-4 as the paper prints it. Large jobs starve while enough small ones arrive.
+    Never,
+    /// When the job is older than `base` and the time for its size.
+    After {
+        /// Age that every job reaches first.
+        base: Duration,
+        /// Further age by the job's size.
+        by_size: Patience,
+    },
+}
+
+impl Aging {
+    /// 30 s and ten times the default W.
+    pub const DEFAULT: Self =
+        Self::After { base: Duration::from_secs(30), by_size: Patience(10 * Patience::DEFAULT.0) };
 }
 
 /// The rank of a job in the policy's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rank {
-    key: u64,
-    arrival: u64,
+pub(super) struct Rank {
+    pub(super) key: u64,
+    pub(super) arrival: Arrival,
+    pub(super) job: JobId,
 }
 
-/// The decision about an offered slot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// The job that gets the slot, with its rank and whether it runs at home; `None` if the slot stays idle.
-    pub pick: Option<(Rank, JobId, Place)>,
-    /// Ranks of the jobs before it that were skipped because the slot is remote for them.
-    pub skipped: Vec<Rank>,
+/// The first jobs of the order that could get a slot, by what speaks for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Candidates {
+    /// The first job whose home is the slot's node.
+    pub(super) local: Option<Rank>,
+    /// The first job that may run anywhere, if the node takes a remote job.
+    pub(super) remote: Option<Rank>,
+    /// The first job of all.
+    pub(super) first: Option<Rank>,
 }
 
 impl PoolPolicy {
     /// First in, first out.
     #[must_use]
     pub fn fifo() -> Self {
-        Self { order: Order::Arrival, fit: Fit::Anyone(IdleChoice::LongestIdle) }
+        Self { order: Order::Arrival, fit: Fit::Anyone(IdleChoice::LongestIdle), aging: Aging::Never }
     }
 
     /// Shortest job first.
     #[must_use]
     pub fn shortest_first() -> Self {
-        Self { order: Order::Size, fit: Fit::Anyone(IdleChoice::LongestIdle) }
+        Self { order: Order::Size, ..Self::fifo() }
     }
 
     /// Resource-aware (RA).
     #[must_use]
     pub fn resource_aware(rules: ResourceAwareRules) -> Self {
         let rules = ResourceAwareRules { nothing_fits: NothingFits::KeepIdle, ..rules };
-        Self { order: Order::Arrival, fit: Fit::ResourceAware(rules) }
+        Self { fit: Fit::ResourceAware(rules), ..Self::fifo() }
     }
 
     /// Workload-aware (WA).
     #[must_use]
     pub fn workload_aware(thresholds: Thresholds) -> Self {
-        Self { order: Order::Queues(thresholds), fit: Fit::Anyone(IdleChoice::LongestIdle) }
+        Self { order: Order::Queues(thresholds), ..Self::fifo() }
     }
 
-    /// Workload-and-resource-aware (WRA).
+    /// Workload-and-resource-aware (WRA), as the paper prints it.
     #[must_use]
     pub fn workload_and_resource_aware(thresholds: Thresholds, rules: ResourceAwareRules) -> Self {
         let rules = ResourceAwareRules { nothing_fits: NothingFits::TakeFirst, ..rules };
-        Self { order: Order::Queues(thresholds), fit: Fit::ResourceAware(rules) }
+        Self { order: Order::Queues(thresholds), fit: Fit::ResourceAware(rules), aging: Aging::Never }
+    }
+
+    /// WRA with the default rules and the default rule against starvation: what a shared pool uses.
+    #[must_use]
+    pub fn shared(thresholds: Thresholds) -> Self {
+        let wra = Self::workload_and_resource_aware(thresholds, ResourceAwareRules::default());
+        Self { aging: Aging::DEFAULT, ..wra }
     }
 
     /// Shortest job first on each node without pooling: the paper's baseline.
     #[must_use]
     pub fn local_shortest_first() -> Self {
-        Self { order: Order::Size, fit: Fit::LocalOnly }
+        Self { order: Order::Size, fit: Fit::LocalOnly, aging: Aging::Never }
     }
 
-    /// The rank of a job; `arrival` is the number of the arrival.
-    #[must_use]
-    pub fn rank(&self, job: &Job, arrival: u64) -> Rank {
+    /// The rank of a job by its size.
+    pub(super) fn rank(&self, job: &Job, arrival: Arrival) -> Rank {
         let key = match &self.order {
             Order::Arrival => 0,
             Order::Size => job.size.0,
             Order::Queues(thresholds) => thresholds.queue_of(job.size),
         };
-        Rank { key, arrival }
+        Rank { key, arrival, job: job.id }
+    }
+
+    /// The age at which a job of this size moves to queue 1.
+    pub(super) fn old_age(&self, size: Bytes) -> Option<Duration> {
+        match self.aging {
+            Aging::Never => None,
+            Aging::After { base, by_size } => Some(base.saturating_add(by_size.limit(size))),
+        }
+    }
+}
+
+impl Rank {
+    /// The rank of the same job in queue 1.
+    pub(super) fn in_first_queue(self) -> Self {
+        Self { key: 0, ..self }
+    }
+}
+
+impl Fit {
+    /// The job that the rule gives the slot to.
+    pub(super) fn fitting(&self, candidates: &Candidates) -> Option<Rank> {
+        match self {
+            Self::Anyone(_) => candidates.first,
+            Self::LocalOnly => candidates.local,
+            Self::ResourceAware(rules) => match rules.preference {
+                Preference::Order => candidates.first_that_fits(),
+                Preference::LocalFirst => candidates.local.or(candidates.remote),
+            },
+        }
+    }
+
+    /// Whether a slot that no job fits stays idle.
+    pub(super) fn keeps_idle(&self) -> bool {
+        match self {
+            Self::ResourceAware(rules) => rules.nothing_fits == NothingFits::KeepIdle,
+            Self::Anyone(_) | Self::LocalOnly => true,
+        }
+    }
+
+    /// The job that gets the slot although it does not fit, if no job fits.
+    pub(super) fn otherwise(&self, candidates: &Candidates) -> Option<Rank> {
+        candidates.first.filter(|_| !self.keeps_idle())
+    }
+}
+
+impl Candidates {
+    /// The first in the order of the local and the remote candidate.
+    pub(super) fn first_that_fits(&self) -> Option<Rank> {
+        self.local.into_iter().chain(self.remote).min()
+    }
+
+    /// The first candidates of both.
+    pub(super) fn or_before(self, other: Self) -> Self {
+        let first = |a: Option<Rank>, b: Option<Rank>| a.into_iter().chain(b).min();
+        Self {
+            local: first(self.local, other.local),
+            remote: first(self.remote, other.remote),
+            first: first(self.first, other.first),
+        }
+    }
+}
+
+impl Default for ResourceAwareRules {
+    /// C = half of a node's slots, D = 5, W = 10 ms/MB, and no slot stays idle.
+    fn default() -> Self {
+        Self {
+            contention: Contention::HalfOfSlots,
+            skips: 5,
+            patience: Patience::DEFAULT,
+            preference: Preference::Order,
+            nothing_fits: NothingFits::TakeFirst,
+        }
+    }
+}
+
+impl Contention {
+    /// The maximum number of remote jobs on a node that lends `slots` slots.
+    #[must_use]
+    pub fn limit(self, slots: u32) -> u32 {
+        match self {
+            Self::Jobs(jobs) => jobs.get(),
+            Self::HalfOfSlots => slots.div_ceil(2),
+        }
     }
 }
 
 impl Patience {
-    /// The time that a job of this size waits for a slot at home.
+    /// W = 10 ms/MB.
+    pub const DEFAULT: Self = Self(10_000_000);
+
+    /// The time for a job of this size.
     #[must_use]
     pub fn limit(self, size: Bytes) -> Duration {
         let nanos = u128::from(self.0) * u128::from(size.0) / 1_000_000;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
-}
-
-impl ResourceAwareRules {
-    /// Whether a job has waited long enough to run remotely.
-    #[must_use]
-    pub fn waited_long(&self, waiting: &Waiting, now: Duration) -> bool {
-        waiting.skipped >= self.skips
-            || now.saturating_sub(waiting.since) >= self.patience.limit(waiting.job.size)
-    }
-}
-
-/// Decides which job gets the offered slot. `waiting` must be in the policy's order.
-pub fn decide<'a>(
-    fit: &Fit,
-    mut waiting: impl Iterator<Item = (Rank, &'a Waiting)>,
-    offer: Offer,
-    now: Duration,
-) -> Decision {
-    let pick = match fit {
-        Fit::Anyone(_) => waiting.next(),
-        Fit::LocalOnly => waiting.find(|(_, one)| one.job.home == offer.node),
-        Fit::ResourceAware(rules) => return resource_aware(rules, waiting, offer, now),
-    };
-    Decision { pick: pick.map(|(rank, one)| picked(rank, one, offer)), skipped: Vec::new() }
-}
-
-fn resource_aware<'a>(
-    rules: &ResourceAwareRules,
-    waiting: impl Iterator<Item = (Rank, &'a Waiting)>,
-    offer: Offer,
-    now: Duration,
-) -> Decision {
-    let takes_remote = offer.remote_running < rules.contention.get();
-    let mut first = None;
-    let mut first_remote = None;
-    let mut skipped = Vec::new();
-    for (rank, one) in waiting {
-        first.get_or_insert((rank, one));
-        if one.job.home == offer.node {
-            return Decision { pick: Some(picked(rank, one, offer)), skipped };
-        }
-        if !takes_remote || first_remote.is_some() {
-            continue;
-        }
-        if one.home == Home::Bare || rules.waited_long(one, now) {
-            if rules.preference == Preference::Order {
-                return Decision { pick: Some(picked(rank, one, offer)), skipped };
-            }
-            first_remote = Some((rank, one));
-        } else {
-            skipped.push(rank);
-        }
-    }
-    let pick = match rules.nothing_fits {
-        NothingFits::KeepIdle => first_remote,
-        NothingFits::TakeFirst => first_remote.or(first),
-    };
-    Decision { pick: pick.map(|(rank, one)| picked(rank, one, offer)), skipped }
-}
-
-fn picked(rank: Rank, one: &Waiting, offer: Offer) -> (Rank, JobId, Place) {
-    let place = if one.job.home == offer.node { Place::Local } else { Place::Remote };
-    (rank, one.job.id, place)
 }
 
 #[cfg(test)]

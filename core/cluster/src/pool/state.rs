@@ -1,53 +1,52 @@
 //! The state of a pool: its slots, its waiting jobs and its running jobs.
 //!
-//! `submit`, `finish` and `wake` return the jobs that the caller must start now; [`policy::decide`] decides. A slot is
-//! either idle or busy.
+//! Each call that changes the pool returns the jobs that the caller must start now. A slot that becomes free goes to the
+//! tenant whose turn it is among those with a job that fits; the policy orders a tenant's jobs. With one tenant the
+//! decisions are those of P-4: `tests/paper.rs` compares them with the paper's algorithm, written as it is printed.
 
-use super::policy::{self, Fit, IdleChoice, NothingFits, Offer, PoolPolicy, Rank, ResourceAwareRules};
-use super::{Grant, Home, Job, JobId, NodeIndex, Place, SlotNumber, Waiting};
-use std::collections::{BTreeMap, VecDeque};
+mod granting;
+
+use super::jobs::{Served, WaitingJobs};
+use super::policy::{Contention, Fit, PoolPolicy};
+use super::slots::{Holder, Slots};
+use super::tenants::{Paid, QuotaError, TenantRules, Tenants};
+use super::{
+    AcceleratorId, Arrival, Bytes, ClassCount, ClassSet, Grant, Home, Job, JobId, NodeIndex, Place,
+    SlotClass, SlotNumber, TenantId,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The slots of a set of nodes and the jobs that use or want them.
 #[derive(Debug)]
 pub struct Pool {
     policy: PoolPolicy,
-    nodes: Vec<Node>,
-    /// Node of each idle slot, by the number that the slot got when it became idle.
-    idle: BTreeMap<u64, NodeIndex>,
-    /// Number of times that a slot became idle.
-    idles: u64,
-    waiting: BTreeMap<Rank, Waiting>,
-    ranks: BTreeMap<JobId, Rank>,
+    slots: Slots,
+    waiting: WaitingJobs,
     running: BTreeMap<JobId, Running>,
+    /// Running jobs without a task.
+    unused: BTreeSet<JobId>,
+    tenants: Tenants,
     /// Number of jobs that were submitted.
     arrivals: u64,
     most_waiting: usize,
 }
 
-#[derive(Debug)]
-struct Node {
-    slots: u32,
-    /// Idle slots with their number in `Pool::idle`, the longest idle first.
-    free: VecDeque<(u64, SlotNumber)>,
-    remote_running: u32,
-    /// Number of waiting jobs whose home is this node.
-    own_waiting: usize,
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Running {
+    job: Job,
+    arrival: Arrival,
     node: NodeIndex,
     slot: SlotNumber,
+    class: SlotClass,
     place: Place,
+    started: Duration,
+    paid: Paid,
 }
 
 /// The reason why a job is refused or cannot finish.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// The pool has no such node.
-    #[error("the pool has no node {}", .0.0)]
-    UnknownNode(NodeIndex),
     /// A job with this id waits or runs already.
     #[error("job {} is known already", .0.0)]
     Known(JobId),
@@ -60,43 +59,44 @@ pub enum PoolError {
     /// The maximum number of jobs waits already.
     #[error("{0} jobs wait already: try again later")]
     Full(usize),
+    /// A quota of the job's tenant.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
 }
 
-impl Node {
-    /// Whether any waiting job could start here: a cheap check before all waiting jobs are asked.
-    fn may_take(&self, rules: &ResourceAwareRules) -> bool {
-        let serves_enough = self.remote_running >= rules.contention.get();
-        let only_own = serves_enough && rules.nothing_fits == NothingFits::KeepIdle;
-        !self.free.is_empty() && (self.own_waiting > 0 || !only_own)
-    }
+/// Whether a running job uses its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// The job has tasks.
+    Used,
+    /// The job has had no task for a while.
+    Unused,
 }
 
 impl Pool {
-    /// A pool with the given number of slots per node, in which at most `most_waiting` jobs wait. A node without slots
-    /// only submits jobs.
+    /// A pool without slots in which at most `most_waiting` jobs wait.
     #[must_use]
-    pub fn new(slots: &[u32], policy: PoolPolicy, most_waiting: usize) -> Self {
-        let nodes = slots.iter().map(|slots| Node {
-            slots: *slots,
-            free: VecDeque::new(),
-            remote_running: 0,
-            own_waiting: 0,
-        });
-        let mut pool = Self {
+    pub fn new(policy: PoolPolicy, most_waiting: usize) -> Self {
+        Self {
             policy,
-            nodes: nodes.collect(),
-            idle: BTreeMap::new(),
-            idles: 0,
-            waiting: BTreeMap::new(),
-            ranks: BTreeMap::new(),
+            slots: Slots::default(),
+            waiting: WaitingJobs::default(),
             running: BTreeMap::new(),
+            unused: BTreeSet::new(),
+            tenants: Tenants::new(),
             arrivals: 0,
             most_waiting,
-        };
+        }
+    }
+
+    /// A pool of one slot class with the given number of slots per node.
+    #[must_use]
+    pub fn with_slots(slots: &[u32], policy: PoolPolicy, most_waiting: usize) -> Self {
+        let mut pool = Self::new(policy, most_waiting);
         // The first slot of every node, then the second of every node, so that the first jobs go to different nodes.
         for slot in 0..slots.iter().copied().max().unwrap_or(0) {
-            for (index, _) in (0..).zip(slots).filter(|(_, slots)| slot < **slots) {
-                pool.free(NodeIndex(index), SlotNumber(slot));
+            for (node, _) in (0..).zip(slots).filter(|(_, slots)| slot < **slots) {
+                pool.slots.add(NodeIndex(node), SlotNumber(slot), SlotClass::default());
             }
         }
         pool
@@ -117,13 +117,73 @@ impl Pool {
     /// Number of idle slots.
     #[must_use]
     pub fn idle(&self) -> usize {
-        self.idle.len()
+        self.slots.idle()
     }
 
     /// Number of remote jobs that run on `node`.
     #[must_use]
     pub fn remote_running(&self, node: NodeIndex) -> u32 {
-        self.node(node).map_or(0, |node| node.remote_running)
+        self.slots.remote_jobs(node)
+    }
+
+    /// Number of slots that jobs and groups of a tenant hold.
+    #[must_use]
+    pub fn held(&self, tenant: TenantId) -> u32 {
+        self.tenants.held(tenant)
+    }
+
+    /// The slots of a class.
+    #[must_use]
+    pub fn class(&self, class: SlotClass) -> ClassCount {
+        self.slots.count(class)
+    }
+
+    /// All classes with their slots.
+    pub fn classes(&self) -> impl Iterator<Item = (SlotClass, ClassCount)> {
+        self.slots.classes()
+    }
+
+    /// What a tenant may have.
+    #[must_use]
+    pub fn tenant_rules(&self, tenant: TenantId) -> TenantRules {
+        self.tenants.rules(tenant)
+    }
+
+    /// Sets what a tenant may have. Jobs that wait already and slots that are held stay.
+    pub fn set_tenant_rules(&mut self, tenant: TenantId, rules: TenantRules, now: Duration) -> Vec<Grant> {
+        self.tenants.set_rules(tenant, rules);
+        self.wake(now)
+    }
+
+    /// Adds an idle slot. A slot that the pool has already stays as it is.
+    pub fn add_slot(
+        &mut self,
+        node: NodeIndex,
+        slot: SlotNumber,
+        class: SlotClass,
+        now: Duration,
+    ) -> Vec<Grant> {
+        self.slots.add(node, slot, class);
+        self.slots_changed(node, class, now);
+        self.wake(now)
+    }
+
+    /// Takes a slot out of the pool: at once if it is idle, else when its job or group releases it.
+    pub fn remove_slot(&mut self, node: NodeIndex, slot: SlotNumber, now: Duration) {
+        if let Some(class) = self.slots.remove(node, slot) {
+            self.slots_changed(node, class, now);
+        }
+    }
+
+    /// Sets the accelerator whose bitstream a slot has. It breaks ties between slots and never orders jobs.
+    pub fn set_resident(&mut self, node: NodeIndex, slot: SlotNumber, resident: Option<AcceleratorId>) {
+        self.slots.set_resident(node, slot, resident);
+    }
+
+    /// Sets the maximum number of slots of a class that jobs may hold. The others are for groups.
+    pub fn set_most_jobs(&mut self, class: SlotClass, most: u32, now: Duration) -> Vec<Grant> {
+        self.slots.set_most_jobs(class, most);
+        self.wake(now)
     }
 
     /// Adds a job. The job starts now if a grant is returned, and waits otherwise.
@@ -131,40 +191,25 @@ impl Pool {
     /// # Errors
     /// [`PoolError`]; the pool is unchanged then.
     pub fn submit(&mut self, job: Job, now: Duration) -> Result<Option<Grant>, PoolError> {
-        let home = match self.node(job.home) {
-            None => return Err(PoolError::UnknownNode(job.home)),
-            Some(node) if node.slots > 0 => Home::Pooled,
-            Some(_) => Home::Bare,
-        };
-        if self.ranks.contains_key(&job.id) || self.running.contains_key(&job.id) {
+        if self.waiting.contains(job.id) || self.running.contains_key(&job.id) {
             return Err(PoolError::Known(job.id));
         }
-        let never = match self.policy.fit {
-            Fit::LocalOnly => home == Home::Bare,
-            Fit::Anyone(_) | Fit::ResourceAware(_) => self.idle.is_empty() && self.running.is_empty(),
-        };
-        if never {
+        if self.policy.fit == Fit::LocalOnly && self.slots.home(job.home, job.classes) == Home::Bare {
             return Err(PoolError::NoSlot(job.id));
         }
-        if self.waiting.len() >= self.most_waiting {
-            return Err(PoolError::Full(self.waiting.len()));
+        let arrival = Arrival { at: now, number: self.arrivals };
+        let waiting = self.waiting_job(job, arrival, now);
+        let grant = self.start_in_idle(&waiting, now);
+        if grant.is_none() {
+            if self.waiting.len() >= self.most_waiting {
+                return Err(PoolError::Full(self.waiting.len()));
+            }
+            let (jobs, bytes) = self.waiting.of_tenant(job.tenant);
+            self.tenants.rules(job.tenant).admit(jobs, bytes, job.size)?;
+            self.queue(waiting, now);
         }
-        let rank = self.policy.rank(&job, self.arrivals);
         self.arrivals += 1;
-        let waiting = Waiting { job, home, since: now, skipped: 0 };
-        // No waiting job can use an idle slot, or it would have one. So the new job is the only candidate.
-        if let Some(offer) = self.idle_for(&job)
-            && let Some((_, id, place)) =
-                policy::decide(&self.policy.fit, std::iter::once((rank, &waiting)), offer, now).pick
-        {
-            return Ok(self.start(id, offer.node, place));
-        }
-        self.waiting.insert(rank, waiting);
-        self.ranks.insert(job.id, rank);
-        if let Some(node) = self.nodes.get_mut(job.home.0 as usize) {
-            node.own_waiting += 1;
-        }
-        Ok(None)
+        Ok(grant)
     }
 
     /// Ends a running job and returns the jobs that start in slots that are idle now.
@@ -172,129 +217,129 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotRunning`] if the job does not run.
     pub fn finish(&mut self, job: JobId, now: Duration) -> Result<Vec<Grant>, PoolError> {
-        let running = self.running.remove(&job).ok_or(PoolError::NotRunning(job))?;
-        if let Some(node) = self.nodes.get_mut(running.node.0 as usize)
-            && running.place == Place::Remote
-        {
-            node.remote_running -= 1;
-        }
-        self.free(running.node, running.slot);
-        let mut grants = Vec::new();
-        let decision = self.offer(running.node, now);
-        for rank in &decision.skipped {
-            if let Some(waiting) = self.waiting.get_mut(rank) {
-                waiting.skipped += 1;
+        self.end(job, Bytes(0), now).map(|(_, grants)| grants)
+    }
+
+    /// Ends a recalled job with `rest` bytes left. The job waits again, with its first arrival and its remaining bytes,
+    /// whatever the quotas are. Other jobs are offered the slot first: they are why the job was recalled.
+    ///
+    /// A job that goes on after its last byte is no recalled job: it finishes, and its further bytes are a job of their
+    /// own that arrives now. So nobody gets to the front by naming too small a size.
+    ///
+    /// # Errors
+    /// [`PoolError::NotRunning`] if the job does not run.
+    pub fn recalled(&mut self, job: JobId, rest: Bytes, now: Duration) -> Result<Vec<Grant>, PoolError> {
+        let (ended, mut grants) = self.end(job, rest, now)?;
+        if rest.0 > 0 {
+            let waiting = self.waiting_job(Job { size: rest, ..ended.job }, ended.arrival, now);
+            match self.start_in_idle(&waiting, now) {
+                Some(grant) => grants.push(grant),
+                None => self.queue(waiting, now),
             }
         }
-        grants.extend(self.grant(running.node, decision.pick));
-        grants.extend(self.wake(now));
         Ok(grants)
     }
 
     /// Removes a waiting job. A running job ends by [`Self::finish`].
     pub fn cancel(&mut self, job: JobId) -> Option<Job> {
-        let rank = self.ranks.get(&job).copied()?;
-        self.take(rank).map(|waiting| waiting.job)
+        self.take(job).map(|waiting| waiting.job)
     }
 
-    /// Returns the waiting jobs that have waited long enough to start in an idle slot. Call it at [`Self::next_wake`].
+    /// Returns the waiting jobs that can start in idle slots. Call it at [`Self::next_wake`].
     pub fn wake(&mut self, now: Duration) -> Vec<Grant> {
-        let mut grants = Vec::new();
-        let Fit::ResourceAware(rules) = self.policy.fit else { return grants };
-        if self.waiting.is_empty() || self.idle.is_empty() {
-            return grants;
+        if self.waiting.len() == 0 || self.slots.idle() == 0 {
+            return Vec::new();
         }
-        let mut nodes: Vec<(u32, NodeIndex)> = (0..)
-            .zip(&self.nodes)
-            .filter(|(_, node)| !node.free.is_empty())
-            .map(|(index, node)| (node.remote_running, NodeIndex(index)))
-            .collect();
-        nodes.sort_unstable();
-        for (_, node) in nodes {
-            while self.node(node).is_some_and(|here| here.may_take(&rules)) {
-                let pick = self.offer(node, now).pick;
-                let Some(grant) = self.grant(node, pick) else { break };
-                grants.push(grant);
-            }
-        }
-        grants
+        self.waiting.advance(now);
+        self.offer_idle(now)
     }
 
-    /// The time at which a waiting job will have waited long enough for a slot that is idle now.
+    /// The next time at which [`Self::wake`] may start a job or [`Self::given_up`] may name one.
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
-        let Fit::ResourceAware(rules) = self.policy.fit else { return None };
-        let open = |node: &Node| !node.free.is_empty() && node.remote_running < rules.contention.get();
-        if self.waiting.is_empty() || self.idle.is_empty() || !self.nodes.iter().any(open) {
+        let takes_remote =
+            self.contention().is_some_and(|contention| self.slots.any_takes_remote(contention));
+        let patience = self.waiting.next_patience_end().filter(|_| takes_remote);
+        patience.into_iter().chain(self.waiting.next_given_up()).min()
+    }
+
+    /// The jobs for which the pool has had no compatible slot for 30 s. They wait until the caller cancels them.
+    #[must_use]
+    pub fn given_up(&self, now: Duration) -> Vec<JobId> {
+        self.waiting.given_up(now)
+    }
+
+    /// Says whether a running job uses its slot.
+    pub fn set_use(&mut self, job: JobId, slot: Use) {
+        match slot {
+            Use::Unused if self.running.contains_key(&job) => self.unused.insert(job),
+            Use::Unused | Use::Used => self.unused.remove(&job),
+        };
+    }
+
+    /// The running jobs that do not use their slots of the classes that others want. The caller recalls them: nobody
+    /// holds what it does not use.
+    #[must_use]
+    pub fn unused_in(&self, wanted: impl Fn(SlotClass) -> bool) -> Vec<JobId> {
+        let is_wanted = |job: &&JobId| self.running.get(job).is_some_and(|job| wanted(job.class));
+        self.unused.iter().filter(is_wanted).copied().collect()
+    }
+
+    /// Whether a waiting job could use a slot of the class.
+    #[must_use]
+    pub fn is_wanted(&self, class: SlotClass) -> bool {
+        self.waiting.tenants_for(class).any(|tenant| self.tenants.may_hold(tenant))
+    }
+
+    /// Takes an idle slot of the class for a group of the tenant.
+    pub fn take_for_group(
+        &mut self,
+        class: SlotClass,
+        tenant: TenantId,
+        accelerator: AcceleratorId,
+    ) -> Option<(NodeIndex, SlotNumber)> {
+        if !self.tenants.may_hold(tenant) {
             return None;
         }
-        let at = |one: &Waiting| one.since.saturating_add(rules.patience.limit(one.job.size));
-        self.waiting.values().map(at).min()
+        let node = self.slots.idle_for_group(class, accelerator)?;
+        let slot = self.slots.take(node, class, accelerator, Holder::Group)?;
+        self.tenants.hold(tenant);
+        Some((node, slot))
     }
 
-    fn node(&self, node: NodeIndex) -> Option<&Node> {
-        self.nodes.get(node.0 as usize)
+    /// Makes a slot idle that a group of the tenant held.
+    pub fn release_from_group(
+        &mut self,
+        tenant: TenantId,
+        node: NodeIndex,
+        slot: SlotNumber,
+        now: Duration,
+    ) -> Vec<Grant> {
+        self.tenants.release(tenant);
+        let released = self.slots.release(node, slot, Holder::Group);
+        self.offer_freed(node, released, now)
     }
 
-    /// The idle slot that a new job is offered.
-    fn idle_for(&self, job: &Job) -> Option<Offer> {
-        let home = self.node(job.home).filter(|node| !node.free.is_empty()).map(|_| job.home);
-        let calmest = || {
-            (0..)
-                .zip(&self.nodes)
-                .filter(|(_, node)| !node.free.is_empty())
-                .min_by_key(|(_, node)| (node.remote_running, node.free.front().copied()))
-                .map(|(index, _)| NodeIndex(index))
-        };
-        let node = match self.policy.fit {
-            Fit::Anyone(IdleChoice::LongestIdle) => self.idle.values().next().copied(),
-            Fit::LocalOnly => home,
-            Fit::Anyone(IdleChoice::HomeFirst) | Fit::ResourceAware(_) => home.or_else(calmest),
-        }?;
-        Some(Offer { node, remote_running: self.remote_running(node) })
-    }
-
-    /// Decides about an idle slot of `node` among all waiting jobs.
-    fn offer(&self, node: NodeIndex, now: Duration) -> policy::Decision {
-        let offer = Offer { node, remote_running: self.remote_running(node) };
-        policy::decide(&self.policy.fit, self.waiting.iter().map(|(rank, one)| (*rank, one)), offer, now)
-    }
-
-    fn grant(&mut self, node: NodeIndex, pick: Option<(Rank, JobId, Place)>) -> Option<Grant> {
-        let (rank, job, place) = pick?;
-        self.take(rank)?;
-        self.start(job, node, place)
-    }
-
-    /// Removes a job from the waiting ones.
-    fn take(&mut self, rank: Rank) -> Option<Waiting> {
-        let waiting = self.waiting.remove(&rank)?;
-        self.ranks.remove(&waiting.job.id);
-        if let Some(node) = self.nodes.get_mut(waiting.job.home.0 as usize) {
-            node.own_waiting -= 1;
-        }
-        Some(waiting)
-    }
-
-    /// Starts a job in the longest idle slot of a node.
-    fn start(&mut self, job: JobId, index: NodeIndex, place: Place) -> Option<Grant> {
-        let node = self.nodes.get_mut(index.0 as usize)?;
-        let (number, slot) = node.free.pop_front()?;
-        if place == Place::Remote {
-            node.remote_running += 1;
-        }
-        self.idle.remove(&number);
-        self.running.insert(job, Running { node: index, slot, place });
-        Some(Grant { job, node: index, slot, place })
-    }
-
-    fn free(&mut self, index: NodeIndex, slot: SlotNumber) {
-        if let Some(node) = self.nodes.get_mut(index.0 as usize) {
-            self.idles += 1;
-            node.free.push_back((self.idles, slot));
-            self.idle.insert(self.idles, index);
+    fn contention(&self) -> Option<Contention> {
+        match self.policy.fit {
+            Fit::ResourceAware(rules) => Some(rules.contention),
+            Fit::Anyone(_) | Fit::LocalOnly => None,
         }
     }
+
+    /// A node got or lost a slot of a class: jobs may have a home, or a compatible slot, that they did not have before.
+    fn slots_changed(&mut self, node: NodeIndex, class: SlotClass, now: Duration) {
+        let slots = &self.slots;
+        self.waiting.set_home(node, |classes| slots.home(node, classes), &self.policy, now);
+        // Only the first and the last slot of a class change whether jobs have a compatible one.
+        if slots.count(class).slots <= 1 {
+            self.waiting.set_served(|classes| served(slots, classes), now);
+        }
+    }
+}
+
+fn served(slots: &Slots, classes: ClassSet) -> Served {
+    if slots.any(classes) { Served::Yes } else { Served::No }
 }
 
 #[cfg(test)]

@@ -38,15 +38,27 @@ impl Bid {
 /// Number of devices of each job, in the order of `bids`; the sum is at most `devices`.
 #[must_use]
 pub fn allocate(bids: &[Bid], devices: u32) -> Vec<u32> {
-    let asked: u64 = bids.iter().map(|bid| u64::from(bid.devices())).sum();
-    if asked <= u64::from(devices) { fitting(bids, devices) } else { not_fitting(bids, devices) }
+    let mut given = requested(bids, devices);
+    spread(bids, devices, &mut given);
+    given
 }
 
-/// Every job gets its request. Jobs with a deadline get the rest: first one device for each job that has none, then
-/// one each in turn, the jobs farthest from their goal first.
-fn fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
-    let mut given: Vec<u32> = bids.iter().map(Bid::devices).collect();
-    let mut left = devices - given.iter().sum::<u32>();
+/// Number of devices of each job if none gets more than it asks for. The sum is at most `devices`; it is `devices` if
+/// the requests do not fit.
+#[must_use]
+pub fn requested(bids: &[Bid], devices: u32) -> Vec<u32> {
+    let asked: u64 = bids.iter().map(|bid| u64::from(bid.devices())).sum();
+    if asked <= u64::from(devices) {
+        bids.iter().map(Bid::devices).collect()
+    } else {
+        not_fitting(bids, devices)
+    }
+}
+
+/// Gives jobs with a deadline the rest of the devices: first one device for each job that has none, then one each in
+/// turn, the jobs farthest from their goal first.
+fn spread(bids: &[Bid], devices: u32, given: &mut [u32]) {
+    let mut left = devices.saturating_sub(given.iter().sum::<u32>());
     let welcome: Vec<usize> = worst_first(bids)
         .into_iter()
         .filter(|index| bids.get(*index).is_some_and(|bid| bid.surplus == Surplus::Welcome))
@@ -69,7 +81,7 @@ fn fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
             any |= give(*index, &mut left, false);
         }
         if !any {
-            return given;
+            return;
         }
     }
 }
@@ -100,7 +112,7 @@ fn not_fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
 }
 
 /// Indexes into `bids`, the jobs farthest from their goal first.
-fn worst_first(bids: &[Bid]) -> Vec<usize> {
+pub(super) fn worst_first(bids: &[Bid]) -> Vec<usize> {
     let mut order: Vec<(f64, usize)> =
         bids.iter().enumerate().map(|(index, bid)| (bid.request.performance, index)).collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -109,11 +121,13 @@ fn worst_first(bids: &[Bid]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::controller::Lateness;
     use super::*;
     use proptest::prelude::*;
 
     fn bid(surplus: Surplus, devices: u32, performance: f64, least: u32, most: u32) -> Bid {
-        Bid { request: Request { devices, performance }, limits: Limits::new(least, most).unwrap(), surplus }
+        let request = Request { devices, performance, lateness: Lateness::OnTime };
+        Bid { request, limits: Limits::new(least, most).unwrap(), surplus }
     }
 
     fn deadline(devices: u32, performance: f64) -> Bid {

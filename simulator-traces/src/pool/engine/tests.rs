@@ -2,7 +2,9 @@ use super::super::measures::{Estimate, Measures};
 use super::*;
 use crate::random::Random;
 use fpga_cluster::pool::model::{Formula, ServerLoad};
-use fpga_cluster::pool::policy::{Fit, NothingFits, Order, Patience, Preference, ResourceAwareRules};
+use fpga_cluster::pool::policy::{
+    Aging, Contention, Fit, NothingFits, Order, Patience, Preference, ResourceAwareRules,
+};
 use fpga_cluster::pool::sizes::Sizes;
 use fpga_cluster::pool::thresholds::Thresholds;
 use proptest::prelude::*;
@@ -126,7 +128,7 @@ proptest! {
         let transfer = if chunked { Transfer::Chunks { bytes: 128.0 } } else { Transfer::Pipelined };
         let cluster = Cluster { output_share: f64::from(output) / 2.0, transfer, ..cluster(&slots) };
         let rules = ResourceAwareRules {
-            contention: NonZeroU32::new(contention).unwrap(),
+            contention: Contention::Jobs(NonZeroU32::new(contention).unwrap()),
             skips: 3,
             patience: Patience(1_000_000_000_000_000),
             preference: Preference::Order,
@@ -136,7 +138,7 @@ proptest! {
             0 => PoolPolicy::fifo(),
             1 => PoolPolicy::shortest_first(),
             2 => PoolPolicy::resource_aware(rules),
-            3 => PoolPolicy { order: Order::Size, fit: Fit::ResourceAware(rules) },
+            3 => PoolPolicy { order: Order::Size, fit: Fit::ResourceAware(rules), aging: Aging::Never },
             _ => PoolPolicy::workload_and_resource_aware(Thresholds::new(vec![500, 1500]).unwrap(), rules),
         };
         let mut jobs: Vec<Arrival> = jobs.into_iter().map(|(at, home, size)| arrival(at, home, size)).collect();

@@ -13,7 +13,7 @@ fn job(at: u64, actions: u64, deadline: u64) -> Job {
 }
 
 fn throughput(period: u64) -> Policy {
-    Policy::Throughput { period: Duration::from_secs(period), smoothing: Smoothing::new(0.5).unwrap() }
+    Policy::Throughput { period: Duration::from_secs(period), rules: GoalRules::printed() }
 }
 
 #[test]
@@ -81,12 +81,16 @@ fn jobs_that_can_never_end_are_told() {
 proptest! {
     #[test]
     fn every_run_keeps_the_laws_and_ends(
-        devices in 1_u32..9, which in 0_u32..2, period in 1_u64..5, spread in 0.0_f64..0.5,
+        devices in 1_u32..9, which in 0_u32..3, period in 1_u64..5, spread in 0.0_f64..0.5,
         most_per_second in 1.0_f64..30.0, reconfiguration in 0.0_f64..1.0,
         jobs in prop::collection::vec((0_u64..30, 1_u64..60, 1_u64..60, prop::bool::ANY, 0_u32..3), 1..6),
     ) {
         let machine = Machine { spread, most_per_second, reconfiguration, ..machine(devices) };
-        let policy = if which == 0 { Policy::EarliestDeadline } else { throughput(period) };
+        let policy = match which {
+            0 => Policy::EarliestDeadline,
+            1 => throughput(period),
+            _ => Policy::Throughput { period: Duration::from_secs(period), rules: GoalRules::default() },
+        };
         let mut jobs: Vec<Job> = jobs
             .into_iter()
             .map(|(at, actions, goal, deadline, least)| {

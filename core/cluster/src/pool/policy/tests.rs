@@ -1,13 +1,14 @@
+use super::super::reference::{Offer, Waiting, decide};
+use super::super::{Home, NodeIndex, Place};
 use super::*;
 
 const NOW: Duration = Duration::from_secs(100);
 
 fn rules() -> ResourceAwareRules {
     ResourceAwareRules {
-        contention: NonZeroU32::new(2).unwrap(),
+        contention: Contention::Jobs(NonZeroU32::new(2).unwrap()),
         skips: 5,
-        // 10 ms per MB.
-        patience: Patience(10_000_000),
+        patience: Patience::DEFAULT,
         preference: Preference::Order,
         nothing_fits: NothingFits::KeepIdle,
     }
@@ -15,15 +16,17 @@ fn rules() -> ResourceAwareRules {
 
 /// A job of `megabytes` that arrives now; nodes from 10 on have no slots.
 fn job(id: u64, home: u32, megabytes: u64) -> Waiting {
-    let job = Job { id: JobId(id), home: NodeIndex(home), size: Bytes(megabytes * 1_000_000) };
+    let job = Job::of_one_tenant(JobId(id), NodeIndex(home), Bytes(megabytes * 1_000_000));
     let home = if home < 10 { Home::Pooled } else { Home::Bare };
     Waiting { job, home, since: NOW, skipped: 0 }
 }
 
 /// The job that gets a slot of node 0, and the jobs that were skipped.
 fn ask(policy: &PoolPolicy, jobs: &[Waiting], remote_running: u32) -> (Option<(u64, Place)>, Vec<u64>) {
-    let mut ranked: Vec<(Rank, &Waiting)> =
-        (0..).zip(jobs).map(|(arrival, one)| (policy.rank(&one.job, arrival), one)).collect();
+    let mut ranked: Vec<(Rank, &Waiting)> = (0..)
+        .zip(jobs)
+        .map(|(number, one)| (policy.rank(&one.job, Arrival { at: NOW, number }), one))
+        .collect();
     ranked.sort_unstable_by_key(|(rank, _)| *rank);
     let offer = Offer { node: NodeIndex(0), remote_running };
     let decision = decide(&policy.fit, ranked.iter().copied(), offer, NOW);
@@ -104,6 +107,23 @@ fn both_together_go_through_the_queues_and_never_leave_a_slot_idle() {
     let jobs = [job(1, 12, 400), job(2, 4, 10), job(3, 5, 20)];
     assert_eq!(ask(&policy, &jobs, 2), (Some((2, Place::Remote)), vec![]));
     assert_eq!(ask(&policy, &jobs[1..], 0), (Some((2, Place::Remote)), vec![2, 3]));
+}
+
+#[test]
+fn half_of_a_nodes_slots_serve_remote_jobs_and_at_least_one() {
+    let limits = [1, 2, 3, 4, 8].map(|slots| Contention::HalfOfSlots.limit(slots));
+    assert_eq!(limits, [1, 1, 2, 2, 4]);
+    assert_eq!(Contention::Jobs(NonZeroU32::new(3).unwrap()).limit(8), 3);
+}
+
+#[test]
+fn a_job_is_old_after_30_s_and_ten_times_w_for_its_size() {
+    let queues = Thresholds::new(vec![]).unwrap();
+    let shared = PoolPolicy::shared(queues.clone());
+    // 30 s + 10 · 10 ms/MB · 100 MB.
+    assert_eq!(shared.old_age(Bytes(100_000_000)), Some(Duration::from_secs(40)));
+    let paper = PoolPolicy::workload_and_resource_aware(queues, rules());
+    assert_eq!(paper.old_age(Bytes(100_000_000)), None);
 }
 
 #[test]
