@@ -92,6 +92,27 @@ fn deadlines_are_met_as_the_document_says() {
 }
 
 #[test]
+fn all_deadlines_are_met_with_a_margin_as_the_document_says() {
+    check("qos.md", "qos/deadlines-margin.toml");
+}
+
+/// With one tenant and without a rule against starvation the pool's figures are those of before it had tenants. The
+/// whole table takes minutes, so the test repeats one load.
+#[test]
+fn the_pool_of_one_tenant_gains_over_fifo_what_the_document_says() {
+    let (mut command, tables) = written("pool.md", "pool/exponential.toml");
+    command.extend(["--set", "vary=[]", "--set", "jobs.load=1.2"].map(str::to_owned));
+    let columns = ["policy", "ACT: FIFO is × of it"].map(str::to_owned);
+    let gains = made(&command).iter().find_map(|table| table.columns(&columns)).unwrap();
+    let expected = tables[0].rows.iter().find(|row| row[0] == "1.2").unwrap();
+    assert_eq!(gains.rows.len() + 1, expected.len());
+    for row in &gains.rows {
+        let place = tables[0].headings.iter().position(|heading| *heading == row[0]).unwrap();
+        assert_eq!(row[1], expected[place], "{}", row[0]);
+    }
+}
+
+#[test]
 fn boards_of_two_sizes_do_what_the_document_says() {
     check("policies.md", "placement/uneven-boards.toml");
 }
