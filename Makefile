@@ -108,6 +108,9 @@ test: setup control-plane helm registry envoy promtool musl gateway-api lint bui
 	    FPGA_TEST_RUNTIME=intel-fpga cargo test -p fpga-device-manager --test service -- \
 	        --include-ignored joined_by_a_channel hostile:: tenants::; \
 	    FPGA_TEST_RUNTIME=intel-cpu cargo test -p fpga-device-manager --test service -- hostile:: tenants::; \
+	    echo "and the accelerators of the pool"; \
+	    FPGA_TEST_RUNTIME=intel-fpga OCL_ICD_VENDORS=$(CURDIR)/build/intel-opencl/icd/intel-fpga \
+	        CL_CONFIG_CPU_TARGET_ARCH=core-avx2 cargo test -p fpga-accelerators --test real_runtime; \
 	fi
 
 .PHONY: node-possible
