@@ -1,5 +1,6 @@
 //! `kubectl fpga bitstream`: makes, sends and reads artifacts of bitstreams.
 
+mod interface_arg;
 mod pack;
 mod push;
 mod read;

@@ -1,5 +1,6 @@
 //! `kubectl fpga bitstream pack`.
 
+use super::interface_arg::InterfaceArg;
 use super::table;
 use super::variant_arg::VariantArg;
 use crate::output::{Colours, print};
@@ -13,7 +14,8 @@ pub const EXAMPLES: &str = "Examples:
   kubectl fpga bitstream pack sobel --variant file=sobel-a10.aocx,vendor=intel,board=a10gx,shell=1.2
   kubectl fpga bitstream pack sobel --output build/sobel.oci \\
       --variant file=sobel-a10.aocx,vendor=intel,board=a10gx,shell=1.2,peak=152.5 \\
-      --variant file=sobel.xclbin,vendor=xilinx,board=u250,shell=4.1,region-size=2";
+      --variant file=sobel.xclbin,vendor=xilinx,board=u250,shell=4.1,region-size=2
+  kubectl fpga bitstream pack aes --interface aes-256-ctr --variant file=aes.aocx,vendor=intel,board=a10gx,shell=1.2";
 
 /// Arguments of `pack`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +27,10 @@ pub struct PackArgs {
     /// file=sobel.aocx,vendor=intel,board=a10gx,shell=1.2; once for each kind.
     #[arg(long = "variant", env = "FPGA_BITSTREAM_VARIANTS", value_name = "KEY=VALUE,…", required = true)]
     variants: Vec<VariantArg>,
+    /// What the kernel takes and gives, for jobs of the pool: the name of a shipped accelerator, or a file with the interface
+    /// in JSON.
+    #[arg(long, env = "FPGA_BITSTREAM_INTERFACE", value_name = "NAME|FILE")]
+    interface: Option<InterfaceArg>,
     /// The new folder; by default NAME.oci.
     #[arg(long, env = "FPGA_BITSTREAM_FOLDER", value_name = "FOLDER")]
     output: Option<PathBuf>,
@@ -36,7 +42,7 @@ impl PackArgs {
     /// # Errors
     /// An argument is wrong, a file can't be read, or the folder can't be written.
     pub fn run(self) -> Result<ExitCode> {
-        let Self { name, variants, output } = self;
+        let Self { name, variants, interface, output } = self;
         let folder = output.unwrap_or_else(|| PathBuf::from(format!("{name}.oci")));
         let (mut packed, mut files) = (Vec::new(), Vec::new());
         for variant in variants {
@@ -61,7 +67,9 @@ impl PackArgs {
             });
             files.push((digest, file));
         }
-        let layout = Layout::write(&folder, Packed::new(&Artifact { name, variants: packed })?, &files)?;
+        let interface = interface.map(InterfaceArg::read).transpose()?;
+        let artifact = Artifact { name, variants: packed, interface };
+        let layout = Layout::write(&folder, Packed::new(&artifact)?, &files)?;
         print(&format!(
             "{} has accelerator {} as artifact {}\n{}",
             folder.display(),

@@ -6,7 +6,9 @@ use crate::output::print;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use fpga_artifacts::{Artifact, Layout, Reference, Target};
-use fpga_registry_api::{AllowedNamespaces, Bitstream, BitstreamSpec, FromNamespaces, Source, Variant};
+use fpga_registry_api::{
+    AcceleratorInterface, AllowedNamespaces, Bitstream, BitstreamSpec, FromNamespaces, Source, Variant,
+};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -94,7 +96,9 @@ fn bitstream(
         })
     });
     let allowed_namespaces = AllowedNamespaces { from, selector: None };
-    let spec = BitstreamSpec { variants: variants.collect::<Result<_>>()?, allowed_namespaces };
+    let variants = variants.collect::<Result<_>>()?;
+    let interface = artifact.interface.as_ref().map(AcceleratorInterface::of).transpose()?;
+    let spec = BitstreamSpec { variants, allowed_namespaces, interface };
     let mut object = Bitstream::new(&artifact.name, spec);
     object.metadata.namespace = namespace;
     Ok(object)

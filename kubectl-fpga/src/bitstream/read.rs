@@ -62,11 +62,18 @@ impl InspectArgs {
                 "digest": packed.manifest.digest,
                 "name": packed.artifact.name,
                 "variants": packed.artifact.variants,
+                "interface": packed.artifact.interface,
             }))?,
             Format::Table | Format::Wide => print(&format!(
-                "accelerator {}, artifact {}\n{}",
+                "accelerator {}, artifact {}\n{}{}",
                 packed.artifact.name,
                 packed.manifest.digest,
+                packed
+                    .artifact
+                    .interface
+                    .as_ref()
+                    .map(|interface| format!("{interface}\n"))
+                    .unwrap_or_default(),
                 table(&packed.artifact).render(Colours::of_stdout()),
             ))?,
         }

@@ -1,5 +1,6 @@
 //! The resource `Bitstream`.
 
+use crate::interface::AcceleratorInterface;
 use crate::schema;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::{CustomResource, KubeSchema};
@@ -79,6 +80,9 @@ pub struct BitstreamSpec {
     /// Namespaces whose pods may use the accelerator. Pods of the Bitstream's own namespace always may.
     #[serde(default)]
     pub allowed_namespaces: AllowedNamespaces,
+    /// What the kernel takes and gives. Only jobs of the pool need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<AcceleratorInterface>,
 }
 
 /// A bitstream of the accelerator: bytes that were built for one kind of board.

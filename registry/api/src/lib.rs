@@ -7,6 +7,7 @@
 
 mod bitstream;
 mod fpga_pod;
+mod interface;
 mod library;
 mod moves;
 mod schema;
@@ -15,6 +16,7 @@ pub use bitstream::{
     AllowedNamespaces, Bitstream, BitstreamSpec, BitstreamStatus, FromNamespaces, Source, Variant,
 };
 pub use fpga_pod::{Controller, FpgaPod};
+pub use interface::{AcceleratorInterface, InterfaceParameter, InterfaceTail};
 pub use library::library_bitstream;
 pub use moves::{HELD_KEY, HeldMove, MOVES_CONFIG_MAP, MOVES_KEY, MoveOutcome, MoveRecord, MoveRecords};
 

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
-use fpga_registry_api::{Bitstream, FromNamespaces, definitions};
+use fpga_accelerators::Accelerator;
+use fpga_registry_api::{AcceleratorInterface, Bitstream, FromNamespaces, definitions};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -41,4 +42,23 @@ fn what_an_author_leaves_out_is_the_default() {
     .unwrap();
     assert_eq!(sobel.spec.allowed_namespaces.from, FromNamespaces::Same);
     assert_eq!((sobel.spec.variants[0].region_size, sobel.status), (1, None));
+}
+
+#[test]
+fn the_interface_of_every_shipped_accelerator_can_be_said_by_a_bitstream() {
+    for accelerator in Accelerator::ALL {
+        let interface = accelerator.interface();
+        let said = AcceleratorInterface::of(&interface).unwrap();
+        assert_eq!(said.parse().unwrap(), interface, "{accelerator:?}");
+    }
+}
+
+#[test]
+fn an_interface_from_an_older_definition_is_checked_by_its_reader() {
+    let mut said = AcceleratorInterface::of(&Accelerator::Sha256.interface()).unwrap();
+    said.block_bytes = 0;
+    let error = said.parse().unwrap_err().to_string();
+    assert!(error.contains("blockBytes 0 is not possible; write 1 to 4000000"), "{error}");
+    said.block_bytes = -1;
+    assert!(said.parse().is_err());
 }

@@ -1,5 +1,6 @@
 //! What an artifact has: the name of an accelerator, and its bitstreams.
 
+use fpga_accelerators::Interface;
 use fpga_core::bitstream::Digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -23,6 +24,9 @@ pub struct Artifact {
     pub name: String,
     /// The bitstreams.
     pub variants: Vec<Variant>,
+    /// What the kernel takes and gives. Only jobs of the pool need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Interface>,
 }
 
 /// A bitstream: bytes that were built for one kind of board.
@@ -175,7 +179,8 @@ pub(crate) mod tests {
             bytes: bytes.len() as u64,
             peak_requests_per_second: None,
         };
-        Artifact { name: "sobel".to_owned(), variants: bytes.iter().enumerate().map(variant).collect() }
+        let variants = bytes.iter().enumerate().map(variant).collect();
+        Artifact { name: "sobel".to_owned(), variants, interface: None }
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn packed() -> Packed {
         bytes: BITSTREAM.len() as u64,
         peak_requests_per_second: None,
     };
-    Packed::new(&Artifact { name: "sobel".to_owned(), variants: vec![variant] }).unwrap()
+    Packed::new(&Artifact { name: "sobel".to_owned(), variants: vec![variant], interface: None }).unwrap()
 }
 
 fn layer() -> Descriptor {

@@ -1,6 +1,7 @@
 //! `kubectl fpga bitstream` with a real registry: what is packed and sent is found again, applied as a Bitstream, and
 //! known to be whole or not.
 
+use fpga_accelerators::{Accelerator, Interface};
 use fpga_net::testing::Authority;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
@@ -104,7 +105,7 @@ impl Site {
         let variant =
             |file: &str, board: &str| format!("--variant=file={file},vendor=intel,board={board},shell=1.2");
         let (a10, s10) = (variant("a10.bin", "a10gx"), variant("s10.bin", "s10"));
-        self.succeeds(&["pack", "sobel", &a10, &format!("{s10},peak=1.5")]).await
+        self.succeeds(&["pack", "sobel", &a10, &format!("{s10},peak=1.5"), "--interface=fft"]).await
     }
 }
 
@@ -154,6 +155,10 @@ async fn a_packed_accelerator_goes_through_a_registry_and_becomes_a_bitstream() 
     }
     assert_eq!(applied["spec"]["variants"][1]["peakRequestsPerSecond"], json!(1.5));
     assert_eq!(applied["spec"]["allowedNamespaces"]["from"], "All");
+    for interface in [&applied["spec"]["interface"], &inspected["interface"]] {
+        let interface: Interface = serde_json::from_value(interface.clone()).unwrap();
+        assert_eq!(interface, Accelerator::Fft.interface());
+    }
     for artifact in ["sobel.oci", &reference, source] {
         let whole = site.succeeds(&["verify", artifact]).await;
         assert!(whole.contains("is whole") && whole.contains("3000013 bytes"), "{whole}");

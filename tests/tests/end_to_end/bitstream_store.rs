@@ -52,7 +52,9 @@ impl Site {
             bytes: content.len() as u64,
             peak_requests_per_second: None,
         };
-        let packed = Packed::new(&Artifact { name: "sobel".to_owned(), variants: vec![variant] }).unwrap();
+        let packed =
+            Packed::new(&Artifact { name: "sobel".to_owned(), variants: vec![variant], interface: None })
+                .unwrap();
         let options = RegistryOptions {
             plain_http: PlainHttp::Yes,
             ca: None,

@@ -2,6 +2,7 @@
 //! object, and it stays when the chart goes.
 
 use anyhow::Result;
+use fpga_accelerators::{Accelerator, Interface};
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::programs::repository;
@@ -55,6 +56,20 @@ fn bitstream(name: &str, variants: &[Value]) -> Value {
     })
 }
 
+/// An interface with values of all fields that are not the defaults.
+fn interface() -> Value {
+    json!({
+        "kernel": "aes_256_ctr",
+        "blockBytes": 16,
+        "outputBytesPerBlock": 16,
+        "tail": "Partial",
+        "pure": true,
+        "parameters": [{ "name": "key", "bytes": 32 }],
+        "workGroupSize": 256,
+        "workItemsPerBlock": 1,
+    })
+}
+
 async fn create(bitstreams: &Api<DynamicObject>, object: &Value) -> kube::Result<DynamicObject> {
     bitstreams.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await
 }
@@ -66,6 +81,12 @@ async fn what_is_wrong_in_any_field_is_refused_with_what_to_write() {
     let (long, selector) = ("x".repeat(64), json!({ "matchLabels": { "team": "vision" } }));
     let two_places = json!({ "oci": variant("a")["source"]["oci"], "https": "https://files.example/a" });
     let by_tag = json!({ "oci": "registry.example/team/sobel:latest" });
+    let with = |field: &str, value: Value| {
+        let mut interface = interface();
+        interface[field] = value;
+        interface
+    };
+    let parameter = |name: &str, bytes: u32| json!({ "name": name, "bytes": bytes });
     let expression = |operator: &str, values: Value| json!({ "matchExpressions": [{ "key": "team", "operator": operator, "values": values }] });
     for (path, value, message) in [
         ("/spec/variants", json!([]), "variants is empty; write at least one"),
@@ -128,6 +149,55 @@ async fn what_is_wrong_in_any_field_is_refused_with_what_to_write() {
             json!({ "from": "Selector", "selector": expression("Like", json!(["v"])) }),
             "supported values: \"In\", \"NotIn\"",
         ),
+        ("/spec/interface", with("kernel", json!("9th")), "for example aes_256_ctr"),
+        ("/spec/interface", with("kernel", json!("x".repeat(65))), "may not be more than 64"),
+        (
+            "/spec/interface",
+            with("blockBytes", json!(0)),
+            "blockBytes is the size of a block of the input; write 1",
+        ),
+        ("/spec/interface", with("blockBytes", json!(null)), "spec.interface.blockBytes: Required value"),
+        ("/spec/interface", with("outputBytesPerBlock", json!(-1)), "write 0 to 4000000"),
+        (
+            "/spec/interface",
+            with("outputBytesPerBlock", json!(0)),
+            "write outputBytesPerBlock or outputBytesAtEnd",
+        ),
+        (
+            "/spec/interface",
+            with("outputBytesPerBlock", json!(24)),
+            "write a multiple, or `tail: ZeroFilled`",
+        ),
+        ("/spec/interface", with("outputBytesAtEnd", json!(65_537)), "write 0 to 65536"),
+        ("/spec/interface", with("outputBytesAtEnd", json!(4)), "carried to the end; write stateBytes"),
+        (
+            "/spec/interface",
+            with("tail", json!("Cut")),
+            "supported values: \"Partial\", \"ZeroFilled\", \"Refused\"",
+        ),
+        ("/spec/interface", with("stateBytes", json!(-1)), "write 0 to 65536"),
+        ("/spec/interface", with("workGroupSize", json!(0)), "what the kernel's reqd_work_group_size says"),
+        ("/spec/interface", with("workItemsPerBlock", json!(0)), "or leave it out for a single work-item"),
+        (
+            "/spec/interface",
+            with("workItemsPerBlock", json!(null)),
+            "write workItemsPerBlock, or `workGroupSize: 1`",
+        ),
+        (
+            "/spec/interface",
+            with("parameters", json!([parameter("Key", 4)])),
+            "a letter first, for example key",
+        ),
+        (
+            "/spec/interface",
+            with("parameters", json!([parameter("key", 0)])),
+            "the size of the value; write 1 to 65536",
+        ),
+        (
+            "/spec/interface",
+            with("parameters", json!([parameter("key", 4), parameter("key", 4)])),
+            "spec.interface.parameters[1]: Duplicate value",
+        ),
         ("/metadata/name", json!("x".repeat(129)), "at most 128 characters; write a shorter metadata.name"),
         ("/metadata/name", json!("So_bel"), "a lowercase RFC 1123 subdomain"),
     ] {
@@ -138,6 +208,13 @@ async fn what_is_wrong_in_any_field_is_refused_with_what_to_write() {
         assert!(error.contains(message), "{path}: {error}");
     }
     create(&bitstreams, &bitstream("sobel", &[variant("a10")])).await.unwrap();
+    for accelerator in Accelerator::ALL {
+        let mut object = bitstream(accelerator.name(), &[variant("a10")]);
+        object["spec"]["interface"] = serde_json::to_value(accelerator.interface()).unwrap();
+        let created = create(&bitstreams, &object).await.unwrap();
+        let interface: Interface = serde_json::from_value(created.data["spec"]["interface"].clone()).unwrap();
+        assert_eq!(interface, accelerator.interface());
+    }
     plane.stop().await;
 }
 
