@@ -125,8 +125,9 @@ impl Args {
             for routing in &self.routing {
                 let placed = simulation::spread(self.functions.into(), self.replicas, self.nodes);
                 let way = Duration::from_micros(self.way_us.unwrap_or(0).into());
-                let simulated = simulation::run(&self, *routing, &plan, placed, way)?;
-                println!("{}", report::summary(&format!("fpga-sim, {routing}"), &simulated));
+                let draws = simulation::draws(&self, *routing, &plan, &placed, way)?;
+                let counted = plan.requests.iter().filter(|planned| planned.at >= self.warm_up()).count();
+                println!("{}", report::summary(&format!("fpga-sim, {routing}"), counted, &draws));
             }
             return Ok(());
         }
@@ -176,9 +177,13 @@ impl Args {
         let placed = functions.placed();
         drop(door);
         cluster.stop().await;
-        let way = self.way_us.map_or_else(|| report::way(&live), |way| Duration::from_micros(way.into()));
-        let simulated = simulation::run(self, routing, plan, placed, way)?;
-        Ok(Comparison { routing, way, live: (live, totals), simulated, late })
+        let way = self.way_us.map_or_else(
+            || report::way(&live, self.reconfiguration()),
+            |way| Duration::from_micros(way.into()),
+        );
+        let draws = simulation::draws(self, routing, plan, &placed, way)?;
+        let (simulated, _) = simulation::run(self, routing, plan, placed, way)?;
+        Ok(Comparison { routing, way, live: (live, totals), simulated, draws, late })
     }
 
     /// Compressed time divided by the trace's time.

@@ -4,7 +4,7 @@ use super::{Args, ITEM};
 use anyhow::{Result, ensure};
 use fpga_sim::trace::{Origin, Request, Trace};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Duration;
 
 /// Requests of the synthetic trace in two weeks, as many as the published one has.
@@ -58,7 +58,7 @@ impl Plan {
             .skip_while(|request| request.at.secs() < begin)
             .take_while(|request| request.at.secs() < begin + 3600.0)
             .enumerate()
-            .filter(|(number, _)| draw(*number) < args.share)
+            .filter(|(number, _)| draw(number) < args.share)
             .map(|(_, request)| request)
             .collect();
         let names = most_called(&of_hour, args.functions.into());
@@ -85,6 +85,19 @@ impl Plan {
         let requests: Vec<Planned> = planned.collect();
         let peaks = (0..names.len()).map(|function| peak(&requests, function)).collect();
         Ok(Self { requests, peaks, source })
+    }
+
+    /// The same requests, each up to `most` later.
+    pub fn later(&self, most: Duration, seed: u64) -> Self {
+        let later = |(number, planned): (usize, &Planned)| {
+            let late = most.mul_f64(draw(&(seed, number)));
+            // The simulator has whole microseconds.
+            let late = Duration::from_micros(u64::try_from(late.as_micros()).unwrap_or(u64::MAX));
+            Planned { at: planned.at + late, ..*planned }
+        };
+        let mut requests: Vec<Planned> = self.requests.iter().enumerate().map(later).collect();
+        requests.sort_by_key(|planned| planned.at);
+        Self { requests, peaks: self.peaks.clone(), source: self.source.clone() }
     }
 
     /// Number of requests that a replica of a function should serve at a time.
@@ -119,10 +132,10 @@ impl Plan {
     }
 }
 
-/// A number from 0 to 1 for the request with this number, the same in each run.
-fn draw(number: usize) -> f64 {
+/// A number from 0 to 1 for `what`, the same in each run.
+fn draw(what: &impl Hash) -> f64 {
     let mut hasher = DefaultHasher::new();
-    number.hash(&mut hasher);
+    what.hash(&mut hasher);
     (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
@@ -164,7 +177,7 @@ mod tests {
 
     #[test]
     fn about_the_asked_for_share_of_requests_is_drawn() {
-        let drawn = (0..10_000).filter(|number| draw(*number) < 0.25).count();
+        let drawn = (0..10_000).filter(|number| draw(number) < 0.25).count();
         assert!((2_300..2_700).contains(&drawn), "{drawn}");
     }
 }

@@ -15,6 +15,11 @@ use std::time::Duration;
 /// Seconds between two states of a busy node, and milliseconds until the picker has one.
 const FRESHNESS: (f64, f64) = (0.5, 50.0);
 
+/// Number of simulations with other arrivals.
+const DRAWS: u64 = 40;
+/// How much later a request may arrive in one of them: as much as the way of live requests differs (p50 to p99).
+const LATER: Duration = Duration::from_millis(2);
+
 /// The scenario of the run, in which half of `way` is before the board.
 fn scenario(args: &Args, routing: Routing, way: Duration) -> Result<Scenario> {
     let half_ms = way.as_secs_f64() * 1e3 / 2.0;
@@ -60,6 +65,21 @@ pub(super) fn run(
     let mut served = in_order(plan, served, args.reconfiguration())?;
     served.retain(|served| served.planned.at >= args.warm_up());
     Ok((served, totals))
+}
+
+/// Simulates the requests [`DRAWS`] times, each time with other arrivals that are up to [`LATER`] later, and returns the
+/// sums of each. One request that takes another slot changes what all later ones find, so that a figure of one run,
+/// simulated or live, is one draw of many.
+pub(super) fn draws(
+    args: &Args,
+    routing: Routing,
+    plan: &Plan,
+    placed: &[Vec<u32>],
+    way: Duration,
+) -> Result<Vec<Totals>> {
+    let draw =
+        |seed| run(args, routing, &plan.later(LATER, seed), placed.to_vec(), way).map(|(_, totals)| totals);
+    (0..DRAWS).map(draw).collect()
 }
 
 /// Replicas on nodes in turn.
