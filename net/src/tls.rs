@@ -8,6 +8,7 @@ mod client;
 mod expiry;
 mod files;
 mod names;
+mod pinned;
 mod provider;
 mod server;
 
@@ -15,6 +16,7 @@ pub use client::{ClientFiles, ConnectError};
 pub use expiry::{expires, pem_expires};
 pub use files::TlsError;
 pub use names::dns_names;
+pub use pinned::PinnedKey;
 pub use server::{Expiry, HandshakeError, Reload, ServerFiles, ServerTls};
 
 /// The ALPN name of HTTP/1.1.

@@ -3,7 +3,7 @@
 
 use fpga_net::testing::{Authority, Identity};
 use fpga_net::tls::{
-    ClientFiles, ConnectError, HTTP_1, HandshakeError, Reload, ServerFiles, ServerTls, dns_names,
+    ClientFiles, ConnectError, HTTP_1, HandshakeError, PinnedKey, Reload, ServerFiles, ServerTls, dns_names,
 };
 use rustls::ProtocolVersion;
 use rustls::pki_types::CertificateDer;
@@ -223,4 +223,28 @@ async fn without_a_certificate_nobody_is_let_in_until_there_is_one() {
     copy(&server, &target);
     assert!(matches!(tls.reload(), Reload::Loaded));
     assert!(meet(&tls, &authority.client(None), "svc").await.1.is_ok());
+}
+
+#[tokio::test]
+async fn a_pinned_key_needs_no_authority_and_no_other_key_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new(dir.path(), "ours");
+    let [ours, other] = ["server", "other"].map(|file| authority.issue(file, &["board.svc"]));
+    let key = |identity: &Identity| {
+        let certificate = CertificateDer::from_pem_file(&identity.certificate).unwrap();
+        PinnedKey::of(&certificate).unwrap()
+    };
+    assert_ne!(key(&ours), key(&other));
+    for (pinned, is_taken) in [(key(&ours), true), (key(&other), false)] {
+        let server = loaded(ours.server(None));
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let serving = tokio::spawn(async move { server.accept(near).await.map(drop) });
+        let connected = pinned.connect(far, HTTP_1).await;
+        match is_taken {
+            true => assert_eq!(connected.unwrap().get_ref().1.alpn_protocol(), Some(HTTP_1)),
+            false => assert!(connected.unwrap_err().to_string().contains("another key")),
+        }
+        assert_eq!(serving.await.unwrap().is_ok(), is_taken);
+    }
+    assert_eq!(PinnedKey::of(&CertificateDer::from(vec![0x30, 0])), None);
 }

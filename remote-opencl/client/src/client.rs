@@ -3,15 +3,16 @@
 use crate::base::clock;
 use crate::base::sync::lock;
 use crate::objects::platform::Platform;
-use crate::session::Session;
 use crate::session::driver::Driver;
+use crate::session::{Holder, Session};
+use crate::wire::access::Access;
 use crate::wire::address::{AddressError, ManagerAddress, parse_list};
 use crate::wire::claim;
 use crate::wire::connection_race::ConnectionRace;
 use crate::wire::handshake::ConnectError;
 use crate::wire::keepalive::Keepalive;
 use crate::wire::reconnect::Reconnect;
-use crate::wire::transport::{connect, resolve};
+use crate::wire::transport::{Opening, connect, resolve};
 use fpga_foreign_process::{PerProcess, generation};
 use futures::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -140,14 +141,15 @@ impl Client {
         }
         let Ok(driver) = Driver::of_process() else { return };
         let (reconnect, keepalive) = (self.reconnect, self.keepalive);
+        let opening = Opening { access: Access::Environment, reconnect, keepalive };
         let race = &ConnectionRace::new(others_answer);
         let connecting = managers.iter().map(|manager| {
             let address = manager.address.clone();
             let resolved = resolve(&address);
             async move {
-                let mut connection = connect(address, resolved?, reconnect, keepalive, race).await?;
+                let mut connection = connect(address, resolved?, opening, race).await?;
                 let platforms = std::mem::take(&mut connection.platforms);
-                Ok((Session::start(driver, connection), platforms))
+                Ok((Session::start(driver, connection, Holder::Program), platforms))
             }
         });
         let connecting: Vec<_> = connecting.collect();

@@ -5,7 +5,7 @@
 //! codes ([`ClError`]), since that is what the caller of the C API gets.
 //!
 //! The floors, from top to bottom; a module imports only from its own floor and from those below:
-//! - `client`: the managers of the process and the platforms that they serve.
+//! - `client`: the managers of the process and the platforms that they serve; `lease`: the session of a leased slot.
 //! - `objects`: OpenCL's objects, and the commands that queues take.
 //! - `session`: what is outstanding at one manager, and the threads that send, wait and call back.
 //! - `wire`: connections to a manager, and the messages on them.
@@ -16,6 +16,7 @@ mod base;
 pub mod cl;
 mod client;
 mod error;
+mod lease;
 mod memory;
 mod objects;
 mod session;
@@ -23,6 +24,7 @@ mod wire;
 
 pub use client::{Client, MANAGERS_VARIABLE};
 pub use error::{ClError, Result};
+pub use lease::{Lease, LeaseError, LeasedSession};
 pub use memory::host_memory::{Awaited, HostSource, HostTarget};
 pub use memory::rect;
 pub use objects::buffer::{Buffer, Initial};
@@ -35,7 +37,9 @@ pub use objects::kernel::{ArgValue, Kernel};
 pub use objects::kernel_info::{ArgInfo, ArgKind, KernelInfo, WorkGroupInfo};
 pub use objects::pipe::Pipe;
 pub use objects::platform::{Device, Platform};
-pub use objects::program::{BinariesError, BuildInfo, Program};
+pub use objects::program::{BinariesError, BuildInfo, DigestError, Program};
 pub use objects::queue::Queue;
+pub use objects::reading::Reading;
 pub use objects::sampler::Sampler;
+pub use session::Notice;
 pub use wire::address::AddressError;

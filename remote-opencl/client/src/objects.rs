@@ -17,4 +17,5 @@ pub(crate) mod platform;
 pub(crate) mod program;
 mod progress;
 pub(crate) mod queue;
+pub(crate) mod reading;
 pub(crate) mod sampler;

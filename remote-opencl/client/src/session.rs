@@ -10,12 +10,15 @@ pub(crate) mod callbacks;
 mod calls;
 mod downloads;
 pub(crate) mod driver;
+pub(crate) mod holder;
 mod incoming;
 pub(crate) mod pending_command;
 mod sending;
 mod waiting;
 
 pub(crate) use calls::check_status;
+pub(crate) use holder::Holder;
+pub use holder::Notice;
 
 use crate::base::clock::ManagerClock;
 use crate::base::sync::lock;
@@ -56,6 +59,7 @@ pub(crate) struct Session {
     segments: Segments,
     ring: Option<Arc<RingReader>>,
     features: ManagerFeatures,
+    holder: Holder,
     adaptive_spin: AdaptiveSpin,
     _channel: Channel,
 }
@@ -86,7 +90,7 @@ pub(crate) enum Sent {
 impl Session {
     /// The session of a new connection. Starts the task that reads from the connection, so it must be called inside
     /// the driver's runtime.
-    pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
+    pub(crate) fn start(driver: &'static Driver, connection: Connection, holder: Holder) -> Arc<Self> {
         let Connection { outbox, inbox, platforms: _, clock, fd_channel, features, channel, resumable } =
             connection;
         let session = Arc::new(Self {
@@ -101,6 +105,7 @@ impl Session {
             segments: Segments::new(fd_channel, features.buffers),
             ring: inbox.ring.clone(),
             features,
+            holder,
             adaptive_spin: AdaptiveSpin::default(),
             _channel: channel,
         });
@@ -167,12 +172,26 @@ impl Session {
         }
     }
 
+    /// Ends the session at the wish of the program, and fails all its commands and calls.
+    pub(crate) fn close(&self) {
+        if self.end("closed by the program") {
+            self.driver.arm();
+        }
+    }
+
     /// Ends the session, whose manager is gone, and fails all its commands and calls.
     fn lose(&self, why: &str) {
-        if self.lost.swap(true, Ordering::SeqCst) {
-            return;
+        if self.end(why) {
+            self.holder.lost(why);
         }
-        tracing::debug!(why, "Lost a device manager");
+    }
+
+    /// Ends the session. Returns false if it has ended before.
+    fn end(&self, why: &str) -> bool {
+        if self.lost.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        tracing::debug!(why, "A session has ended");
         self.outbox.close();
         let (not_sent, at_manager, calls) = {
             let mut state = lock(&self.state);
@@ -188,6 +207,7 @@ impl Session {
         }
         // The callers see the closed channel.
         drop(calls);
+        true
     }
 }
 

@@ -1,5 +1,6 @@
 //! Connections to a manager, and the messages on them: on a gRPC stream, or in a command ring.
 
+pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod claim;
 mod codec;

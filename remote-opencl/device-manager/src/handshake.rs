@@ -112,12 +112,15 @@ pub async fn shake_hands(
     let Some(Kind::Hello(hello)) = first.and_then(|message| message.kind) else {
         return Err(Status::invalid_argument("Hello is the first message, and only that"));
     };
-    let v1::Hello { protocol_version: theirs, token, client_name, pid, resumable, resume } = hello;
+    let v1::Hello { protocol_version: theirs, token, client_name, pid, resumable, resume, lease } = hello;
     if theirs != PROTOCOL_VERSION {
         return Err(Status::failed_precondition(format!(
             "the client speaks version {theirs} of the protocol and this device manager {PROTOCOL_VERSION}: install \
              matching versions"
         )));
+    }
+    if !lease.is_empty() {
+        return Err(Status::not_found("this device manager lends no slots"));
     }
     let Some((tenant, validity)) = access.prove_hello(peer, &token).await else {
         shared.config.metrics.access_refusals.inc();

@@ -86,6 +86,12 @@ codes! {
     INVALID_SPEC_ID = -71,
 }
 
+impl ClError {
+    /// A command of a leased session was not run, since the client is to give the lent slot up. No code of the
+    /// standard: it is the status of completions after Yield.
+    pub const LEASE_YIELDS: Self = Self(-9001);
+}
+
 impl fmt::Debug for ClError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

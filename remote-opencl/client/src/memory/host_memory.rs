@@ -249,6 +249,40 @@ impl HostTarget {
     }
 }
 
+/// Memory of this crate that a read fills.
+#[derive(Debug)]
+pub(crate) struct OwnedTarget(Region);
+
+impl OwnedTarget {
+    /// Memory of `len` bytes; `None` if `len` is 0 or there is no memory.
+    pub(crate) fn allocate(len: usize) -> Option<Self> {
+        Shadow::allocate(len).map(|target| Self(target.region))
+    }
+
+    /// The memory as the target of a read.
+    pub(crate) fn target(&self) -> HostTarget {
+        HostTarget::of(self.0.clone())
+    }
+
+    /// The bytes of the memory.
+    ///
+    /// # Safety
+    /// The event of the command that got [`Self::target`] must have completed or failed.
+    pub(crate) unsafe fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(Filled(self.0))
+    }
+}
+
+/// Memory that nobody writes any more.
+struct Filled(Region);
+
+impl AsRef<[u8]> for Filled {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the region's owner keeps the memory, and nobody writes there, as `into_bytes` demands.
+        unsafe { self.0.bytes() }
+    }
+}
+
 impl Region {
     /// # Safety
     /// The memory must be readable, and not change while the slice is used.

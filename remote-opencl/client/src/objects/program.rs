@@ -3,7 +3,7 @@
 mod binaries;
 mod includes;
 
-pub use binaries::BinariesError;
+pub use binaries::{BinariesError, DigestError};
 
 use crate::base::sync::lock;
 use crate::cl;

@@ -191,9 +191,13 @@ impl Session {
                 }
                 Ok(())
             }
-            Some(server_message::Kind::Welcome(_) | server_message::Kind::Ack(_)) | None => {
-                Err(Violation::Kind)
-            }
+            Some(server_message::Kind::Yield(_)) if self.holder.takes_yield() => Ok(()),
+            Some(
+                server_message::Kind::Yield(_)
+                | server_message::Kind::Welcome(_)
+                | server_message::Kind::Ack(_),
+            )
+            | None => Err(Violation::Kind),
         }
     }
 
@@ -223,7 +227,7 @@ impl Session {
                 }
             }
             // The manager has no commands of this session, so commands that wait for a flush point are sent (T-5).
-            if state.at_manager.is_empty() && !state.batch.is_empty() {
+            if self.holder.sends_early() && state.at_manager.is_empty() && !state.batch.is_empty() {
                 self.send_locked(&mut state);
             }
         }

@@ -43,7 +43,8 @@ impl Session {
         order(&mut command);
         let enqueued = Enqueued { event: command.event, pending };
         state.batch.push(command, enqueued, upload);
-        if state.batch.is_due(state.at_manager.len()) {
+        let at_manager = if self.holder.sends_early() { state.at_manager.len() } else { usize::MAX };
+        if state.batch.is_due(at_manager) {
             sent = self.send_locked(&mut state);
         }
         Ok(sent)

@@ -1,18 +1,18 @@
 //! The handshake with a manager: socket, TLS, HTTP/2, gRPC, Hello, and Welcome.
 
+use crate::wire::access::{Access, Tls};
 use crate::wire::address::ManagerAddress;
 use crate::wire::codec::SessionCodec;
 use crate::wire::connection_race::HasSent;
 use crate::wire::keepalive::Keepalive;
 use crate::wire::outbox::OutboxStream;
 use crate::wire::replay_buffer::WrongCount;
-use crate::wire::{credentials, socket, timeouts};
+use crate::wire::{socket, timeouts};
 use fpga_net::tls::HTTP_2;
 use fpga_protocol::{limits, v1};
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -49,10 +49,11 @@ pub(crate) enum ConnectError {
 }
 
 /// The first message of a connection: `hello` with what every Hello has.
-pub(crate) fn hello(hello: v1::Hello) -> Result<v1::ClientMessage, ConnectError> {
+pub(crate) fn hello(access: Access, hello: v1::Hello) -> Result<v1::ClientMessage, ConnectError> {
     let hello = v1::Hello {
         protocol_version: limits::PROTOCOL_VERSION,
-        token: credentials::token()?,
+        token: access.token()?,
+        lease: access.lease(),
         client_name: client_name(),
         pid: std::process::id(),
         ..hello
@@ -66,6 +67,7 @@ impl Handshake {
     pub(crate) async fn perform(
         address: &ManagerAddress,
         resolved: &[SocketAddr],
+        access: Access,
         keepalive: Keepalive,
         outgoing: OutboxStream,
         has_sent: &HasSent,
@@ -73,18 +75,21 @@ impl Handshake {
         let socket = timeout(timeouts::connect(), socket::connect(address, resolved)).await;
         let socket = socket.map_err(|_| ConnectError::Timeout)??;
         let welcomed = async {
-            match (address, credentials::tls()) {
-                (ManagerAddress::Tcp(host_and_port), Some(files)) => {
+            let ManagerAddress::Tcp(host_and_port) = address else {
+                return Self::over(socket, access.keepalive_of_unix(keepalive), outgoing, has_sent).await;
+            };
+            match access.tls() {
+                Tls::Files(files) => {
                     let host =
                         host_and_port.rsplit_once(':').map_or(host_and_port.as_str(), |(host, _)| host);
                     let socket = files.connect(socket, host, HTTP_2).await?;
                     Self::over(socket, keepalive, outgoing, has_sent).await
                 }
-                (ManagerAddress::Tcp(_), None) => Self::over(socket, keepalive, outgoing, has_sent).await,
-                // No pings: the kernel reports the end of a unix socket's peer.
-                (ManagerAddress::Unix(_), _) => {
-                    Self::over(socket, Keepalive::within(Duration::ZERO), outgoing, has_sent).await
+                Tls::Pinned(key) => {
+                    let socket = key.connect(socket, HTTP_2).await?;
+                    Self::over(socket, keepalive, outgoing, has_sent).await
                 }
+                Tls::None => Self::over(socket, keepalive, outgoing, has_sent).await,
             }
         };
         timeout(timeouts::welcome(), welcomed).await.map_err(|_| ConnectError::Timeout)?

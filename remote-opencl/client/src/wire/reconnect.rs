@@ -4,6 +4,7 @@
 //! This module only connects again. The outbox sends the messages again that the manager lacks, and the message
 //! numbers on both sides ensure that nothing is done twice.
 
+use crate::wire::access::Access;
 use crate::wire::address::ManagerAddress;
 use crate::wire::connection_race::HasSent;
 use crate::wire::handshake::{ConnectError, Handshake, hello};
@@ -135,10 +136,11 @@ impl ResumableConnection {
         received: u64,
     ) -> Result<ResumedConnection, ConnectError> {
         let resume = v1::Resume { key: self.key.clone(), received };
-        let first = hello(v1::Hello { resume: Some(resume), ..v1::Hello::default() })?;
+        let first = hello(Access::Environment, v1::Hello { resume: Some(resume), ..v1::Hello::default() })?;
         let (outgoing, has_sent) = (outbox.connection(first), HasSent::default());
+        let (resolved, access) = (&self.resolved, Access::Environment);
         let handshake =
-            Handshake::perform(&self.address, &self.resolved, self.keepalive, outgoing, &has_sent).await?;
+            Handshake::perform(&self.address, resolved, access, self.keepalive, outgoing, &has_sent).await?;
         let Handshake { channel, stream, welcome } = handshake;
         outbox.start_sending(welcome.received)?;
         Ok(ResumedConnection { inbox: Inbox { stream, ring: None }, channel })

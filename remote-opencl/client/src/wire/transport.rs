@@ -2,6 +2,7 @@
 
 use crate::base::clock::{ManagerClock, now_ns};
 use crate::memory::fd_channel::{self, FdChannel};
+use crate::wire::access::Access;
 use crate::wire::address::ManagerAddress;
 use crate::wire::command_ring::{self, Futex};
 use crate::wire::connection_race::{ConnectionRace, HasSent};
@@ -39,6 +40,14 @@ pub(crate) struct Connection {
     pub(crate) resumable: Option<ResumableConnection>,
 }
 
+/// How a session is opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening {
+    pub(crate) access: Access,
+    pub(crate) reconnect: Reconnect,
+    pub(crate) keepalive: Keepalive,
+}
+
 /// Resolves a TCP manager's name. Not done in the runtime, whose helper thread would take signals of the program.
 pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
     match address {
@@ -51,14 +60,13 @@ pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
 pub(crate) async fn connect(
     address: ManagerAddress,
     resolved: Vec<SocketAddr>,
-    reconnect: Reconnect,
-    keepalive: Keepalive,
+    opening: Opening,
     race: &ConnectionRace,
 ) -> Result<Connection, ConnectError> {
     let has_sent = HasSent::default();
     let connection = tokio::select! {
         biased;
-        connection = connect_alone(address, resolved, reconnect, keepalive, &has_sent) => connection?,
+        connection = connect_alone(address, resolved, opening, &has_sent) => connection?,
         () = race.silence_timeout(&has_sent) => return Err(ConnectError::Timeout),
     };
     race.manager_answered();
@@ -68,15 +76,14 @@ pub(crate) async fn connect(
 async fn connect_alone(
     address: ManagerAddress,
     resolved: Vec<SocketAddr>,
-    reconnect: Reconnect,
-    keepalive: Keepalive,
+    Opening { access, reconnect, keepalive }: Opening,
     has_sent: &HasSent,
 ) -> Result<Connection, ConnectError> {
     let outbox = Arc::new(Outbox::default());
     let resumable = reconnect == Reconnect::Resume;
-    let first = hello(v1::Hello { resumable, ..v1::Hello::default() })?;
+    let first = hello(access, v1::Hello { resumable, ..v1::Hello::default() })?;
     let outgoing = outbox.connection(first);
-    let handshake = Handshake::perform(&address, &resolved, keepalive, outgoing, has_sent).await?;
+    let handshake = Handshake::perform(&address, &resolved, access, keepalive, outgoing, has_sent).await?;
     let Handshake { channel, stream, welcome } = handshake;
     let clock = ManagerClock::new(welcome.manager_ns, now_ns());
     outbox.start_sending(0)?;

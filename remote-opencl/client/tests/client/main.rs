@@ -12,6 +12,7 @@
 mod commands;
 mod events;
 mod failures;
+mod lease;
 mod maps;
 mod random_programs;
 mod rects;

@@ -56,6 +56,11 @@ pub struct Script {
     pub knows_no_rects: AtomicBool,
     /// Whether the manager takes no unwatched commands, as managers before version 0.2.
     pub knows_no_unwatched: AtomicBool,
+    /// The lease that the manager knows.
+    pub lease: Mutex<Vec<u8>>,
+    /// The Hello of the latest session.
+    pub hello: Mutex<v1::Hello>,
+    wants_yield: AtomicBool,
     changed: Notify,
 }
 
@@ -104,6 +109,12 @@ impl ScriptedManager {
     /// Lets commands end again.
     pub fn let_go(&self) {
         self.script.hold.store(false, Ordering::SeqCst);
+        self.script.changed.notify_one();
+    }
+
+    /// Asks the holder of the lease to give it up.
+    pub fn recall(&self) {
+        self.script.wants_yield.store(true, Ordering::SeqCst);
         self.script.changed.notify_one();
     }
 

@@ -21,6 +21,17 @@ pub struct BinariesError {
     pub statuses: Vec<i32>,
 }
 
+/// A program couldn't be made from a digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DigestError {
+    /// The manager does not have the bitstream.
+    #[error("the manager does not have the bitstream")]
+    Missing,
+    /// The manager has the bitstream, and the program couldn't be made.
+    #[error(transparent)]
+    Binaries(#[from] BinariesError),
+}
+
 impl From<ClError> for BinariesError {
     fn from(error: ClError) -> Self {
         Self { error, statuses: Vec::new() }
@@ -59,10 +70,7 @@ impl Program {
             digest: digest.clone(),
             length: bytes.len() as u64,
         });
-        let create =
-            v1::CreateProgramWithBinary { program: id, context: context.id(), binaries: refs.collect() };
-        let reply = session.call(Method::CreateProgramWithBinary(create))?;
-        let mut result = binaries_result(reply)?;
+        let mut result = send_digests(id, context, refs.collect())?;
         let mut missing = std::mem::take(&mut result.missing);
         missing.sort();
         missing.dedup();
@@ -77,12 +85,48 @@ impl Program {
             return Err(ClError::OUT_OF_RESOURCES.into());
         }
         let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
+        Self::of_binaries(id, context, devices, result)
+    }
+
+    /// A program of the bitstream with this SHA-256, which the manager must have: no bytes are sent.
+    ///
+    /// # Errors
+    /// [`DigestError::Missing`] if the manager lacks the bitstream, else the errors of [`Self::with_binaries`].
+    pub fn with_digest(
+        context: &Arc<Context>,
+        device: &Arc<Device>,
+        digest: [u8; 32],
+    ) -> Result<Arc<Self>, DigestError> {
+        if !context.has(device) {
+            return Err(BinariesError::from(ClError::INVALID_DEVICE).into());
+        }
+        let id = context.session().new_id();
+        let digest = Bytes::copy_from_slice(&digest);
+        // Nobody here knows the length, which the manager needs only for bytes that it lacks.
+        let binary = v1::BinaryRef { device: device.id(), digest, length: 0 };
+        let result = send_digests(id, context, vec![binary])?;
+        if !result.missing.is_empty() {
+            // The manager keeps a program that waits for its bytes.
+            context.session().release(id);
+            return Err(DigestError::Missing);
+        }
+        let (program, _) = Self::of_binaries(id, context, vec![Arc::clone(device)], result)?;
+        Ok(program)
+    }
+
+    /// The program whose binaries the manager has all got, and `binary_status` for each device.
+    fn of_binaries(
+        id: u64,
+        context: &Arc<Context>,
+        devices: Vec<Arc<Device>>,
+        result: v1::BinariesResult,
+    ) -> Result<(Arc<Self>, Vec<i32>), BinariesError> {
+        let mut statuses = result.binary_status;
+        statuses.resize(devices.len(), 0);
         let program = Arc::new(Self::new(id, context, devices, Bytes::new()));
         for (info, binary_type) in lock(&program.build).devices.iter_mut().zip(result.binary_types) {
             info.binary_type = binary_type;
         }
-        let mut statuses = result.binary_status;
-        statuses.resize(binaries.len(), 0);
         if statuses.iter().any(|status| *status != 0) {
             return Err(BinariesError { error: ClError::INVALID_BINARY, statuses });
         }
@@ -108,6 +152,15 @@ impl Program {
 
 fn digest(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&Sha256::digest(bytes))
+}
+
+fn send_digests(
+    program: u64,
+    context: &Arc<Context>,
+    binaries: Vec<v1::BinaryRef>,
+) -> Result<v1::BinariesResult, BinariesError> {
+    let create = v1::CreateProgramWithBinary { program, context: context.id(), binaries };
+    binaries_result(context.session().call(Method::CreateProgramWithBinary(create))?)
 }
 
 fn binaries_result(reply: v1::Reply) -> Result<v1::BinariesResult, BinariesError> {

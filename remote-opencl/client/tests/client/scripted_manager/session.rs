@@ -49,6 +49,9 @@ impl State {
                 },
                 () = script.changed.notified() => {}
             }
+            if script.wants_yield.swap(false, Ordering::SeqCst) {
+                self.send(server_message::Kind::Yield(v1::Yield {}));
+            }
             self.run_what_is_ready();
         }
     }
@@ -61,6 +64,11 @@ impl State {
         match kind {
             client_message::Kind::Hello(hello) => {
                 assert_eq!(hello.protocol_version, fpga_protocol::limits::PROTOCOL_VERSION);
+                *self.script.hello.lock().unwrap() = hello.clone();
+                if hello.lease != *self.script.lease.lock().unwrap() {
+                    let _ = self.out.send(Err(Status::not_found("the lease is over")));
+                    return;
+                }
                 let buffer_rects = !self.script.knows_no_rects.load(Ordering::SeqCst);
                 let unwatched_commands = !self.script.knows_no_unwatched.load(Ordering::SeqCst);
                 let welcome = v1::Welcome { buffer_rects, unwatched_commands, ..welcome() };

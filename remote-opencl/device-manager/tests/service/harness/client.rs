@@ -183,7 +183,7 @@ impl Client {
                 assert_eq!(transfer.len() as u64, chunk.offset);
                 transfer.extend_from_slice(&chunk.data);
             }
-            Some(ServerKind::Ack(_)) => {}
+            Some(ServerKind::Ack(_) | ServerKind::Yield(_)) => {}
             Some(ServerKind::Welcome(_)) => panic!("a second Welcome"),
         }
         Ok(true)
