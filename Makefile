@@ -156,6 +156,10 @@ picker-load: control-plane envoy ## 500,000 requests through Envoy and the picke
 	cargo build --release -p fpga-endpoint-picker -p fpga-tests
 	target/release/fpga-picker-load
 
+.PHONY: pool-explore
+pool-explore: ## Try the orders of messages, timers, and faults of the pool's leases (5 minutes; POOL_EXPLORE="--faults 2 --states 2000000")
+	cargo run --release -p fpga-pool-leases --example explore -- $(POOL_EXPLORE)
+
 .PHONY: conformance
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)
 	@hack/conformance.sh

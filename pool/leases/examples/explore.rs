@@ -1,0 +1,69 @@
+//! Explores the lease protocol as far as time and memory allow: `make pool-explore`.
+
+use clap::Parser;
+use fpga_pool_leases::exploration::world::{Clients, Setup};
+use fpga_pool_leases::exploration::{Limits, explore};
+use fpga_pool_leases::rules::Rules;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Explores the lease protocol breadth first: all orders of messages, timers, crashes and cuts.
+#[derive(Parser)]
+struct Args {
+    /// Number of clients.
+    #[arg(long, default_value_t = 2)]
+    clients: usize,
+    /// Number of brokers.
+    #[arg(long, default_value_t = 2)]
+    brokers: usize,
+    /// Number of steps of each job.
+    #[arg(long, default_value_t = 1)]
+    steps: u64,
+    /// Number of faults.
+    #[arg(long, default_value_t = 3)]
+    faults: u32,
+    /// Number of moves from the start.
+    #[arg(long, default_value_t = u32::MAX)]
+    depth: u32,
+    /// Number of states; a state of the widest depth takes about 4 KiB.
+    #[arg(long, default_value_t = 5_000_000)]
+    states: usize,
+    /// From one in so many states everything runs in true time to its end.
+    #[arg(long, default_value_t = 20)]
+    timed_one_in: u64,
+}
+
+fn main() -> ExitCode {
+    let Args { clients, brokers, steps, faults, depth, states, timed_one_in } = Args::parse();
+    let setup = Setup { clients, brokers, steps, faults, clients_are: Clients::Waiting, rules: Rules::ALL };
+    let begin = Instant::now();
+    let limits = Limits { depth, states, timed_one_in, only: |_| true, watched: None };
+    let report = explore(&setup, &limits, |progress| {
+        println!(
+            "depth {:3}: {:9} states, {:9} of this depth, {:10} moves, {:5} s",
+            progress.depth,
+            progress.states,
+            progress.frontier,
+            progress.moves,
+            begin.elapsed().as_secs()
+        );
+    });
+    println!(
+        "{} states, {} moves, all of depth {}{}; {} runs in true time, the longest: dead client {}, recall {}, all outputs {}",
+        report.states,
+        report.moves,
+        report.depth,
+        if report.is_complete { ", and no others" } else { "" },
+        report.timed_runs,
+        report.longest.dead_client,
+        report.longest.recall,
+        report.longest.once_at_last
+    );
+    match report.broken {
+        None => ExitCode::SUCCESS,
+        Some(trace) => {
+            println!("{trace}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The broker's side: it asks managers for leases and offers the leases to clients.
+//!
+//! ```text
+//!             MayLead              swapped             2 s
+//!   Standby ───────────► Swapping ─────────► Settling ─────► Active
+//!      ▲  swap failed, Lease lost │  ▲  a manager has accepted a later term  │
+//!      └──────────────────────────┘  └───────────────────────────────────────┘
+//! ```
+//!
+//! A job is the broker's from its Want to its Offer. After the Offer the client has the lease, or sends another Want with
+//! its ticket. So the broker keeps nothing that managers and clients can't tell it again, and needs no database.
+//!
+//! Two brokers may be active for a while. Neither can break I1: the manager decides.
+
+mod decisions;
+mod event;
+mod queue;
+mod registry;
+mod term;
+
+use crate::ids::{ConnectionId, JobUuid, LeaseId, ManagerId, Term};
+use crate::lease::{Lease, Ticket};
+use crate::messages::{
+    BrokerToClient, BrokerToManager, CancelCause, ClientToBroker, ManagerToBroker, Refusal, SlotReport,
+};
+use crate::rules::{Rule, Rules};
+use crate::timing;
+use fpga_board::slots::SlotIndex;
+use fpga_core::units::{Moment, MonotonicTime, WallTime};
+use queue::{Asked, Phase, Queue};
+use registry::{Managers, Reported};
+
+pub use event::{Action, Event, Grant, GrantError, LeaseStage, Notice, SlotRecord, SwapOutcome, WaitingJob};
+
+/// How much a broker keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Number of waiting jobs.
+    pub jobs: usize,
+    /// Number of managers.
+    pub managers: usize,
+    /// Number of slots of a manager.
+    pub slots_per_manager: usize,
+}
+
+/// A timer of a broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// The broker has listened long enough.
+    Settled,
+    /// A job's client has not come back.
+    Lost(JobUuid),
+    /// Only with [`Rule::TakenUntilReported`] off: a slot counts as free after a while.
+    #[cfg(feature = "exploration")]
+    Forget(ManagerId, SlotIndex),
+}
+
+/// The lease protocol of a broker.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Broker {
+    limits: Limits,
+    role: Role,
+    /// The highest term that this broker has had or heard of.
+    heard: Term,
+    managers: Managers,
+    queue: Queue,
+    rules: Rules,
+}
+
+/// A broker's part among the brokers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Another broker is active.
+    Standby,
+    /// The new term is being written to the Kubernetes Lease.
+    Swapping {
+        /// The term in office once it is written.
+        next: Term,
+    },
+    /// The broker listens until `until` and grants nothing.
+    Settling {
+        /// The broker's term.
+        term: Term,
+        /// End of the time.
+        until: MonotonicTime,
+    },
+    /// The broker grants.
+    Active {
+        /// The broker's term.
+        term: Term,
+    },
+}
+
+impl Broker {
+    /// A broker that stands by.
+    #[must_use]
+    pub fn new(limits: Limits, rules: Rules) -> Self {
+        let (managers, queue) = (Managers::default(), Queue::default());
+        Self { limits, role: Role::Standby, heard: Term::default(), managers, queue, rules }
+    }
+
+    /// Takes an event in.
+    pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::MayLead { term } => {
+                if self.role == Role::Standby {
+                    self.swap(term, &mut actions);
+                }
+            }
+            Event::Swapped(outcome) => self.swapped(outcome, now.now, &mut actions),
+            Event::LeaseLost => self.step_down(&mut actions),
+            Event::Manager(connection, ..) | Event::Client(connection, ..) if self.role == Role::Standby => {
+                actions.push(Action::Close(connection));
+            }
+            Event::Manager(connection, id, message) => {
+                self.manager(connection, id, message, now.now, &mut actions)
+            }
+            Event::ManagerClosed(connection) => self.lose_manager(connection, &mut actions),
+            Event::Client(connection, tenant, ClientToBroker::Want { job, wanted, ticket }) => {
+                let ticket = ticket.filter(|ticket| ticket.job == job).map(|ticket| ticket.first_arrival);
+                let asked = Asked { job, tenant, wanted, ticket };
+                self.want(connection, asked, now.wall, &mut actions);
+            }
+            Event::Client(_, tenant, ClientToBroker::Cancel { job }) => {
+                if self.queue.get(job).is_some_and(|known| known.tenant == tenant) {
+                    self.remove(job, &mut actions);
+                }
+            }
+            Event::ClientClosed(connection) => self.queue.detach(connection, now.now + timing::LOST),
+        }
+        actions
+    }
+
+    /// Lets all timers fire that are due.
+    pub fn tick(&mut self, now: MonotonicTime) -> Vec<Action> {
+        let mut actions = Vec::new();
+        while let Some(timer) = self.next_timer().filter(|(_, at)| *at <= now).map(|(timer, _)| timer) {
+            self.fire_into(timer, &mut actions);
+        }
+        actions
+    }
+
+    /// The moment of the next timer.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<MonotonicTime> {
+        self.next_timer().map(|(_, at)| at)
+    }
+
+    /// Lets one timer fire, also before its moment: as if this broker's clock were fast.
+    #[cfg(feature = "exploration")]
+    pub fn fire(&mut self, timer: Timer) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.fire_into(timer, &mut actions);
+        actions
+    }
+
+    /// The armed timers.
+    #[cfg(feature = "exploration")]
+    #[must_use]
+    pub fn timers(&self) -> Vec<Timer> {
+        let settled = matches!(self.role, Role::Settling { .. }).then_some(Timer::Settled);
+        let lost = self.queue.detached().map(|(_, job)| Timer::Lost(job));
+        let mut timers: Vec<Timer> = settled.into_iter().chain(lost).collect();
+        if !self.rules.hold(Rule::TakenUntilReported) {
+            for (id, record) in self.managers.iter() {
+                let taken = (0..).map(SlotIndex).zip(&record.slots);
+                let taken = taken.filter(|(_, slot)| !matches!(slot, SlotRecord::Free | SlotRecord::Bad));
+                timers.extend(taken.map(|(slot, _)| Timer::Forget(id, slot)));
+            }
+        }
+        timers
+    }
+
+    /// The jobs that wait for a lease, by id.
+    pub fn jobs(&self) -> impl Iterator<Item = WaitingJob<'_>> {
+        self.queue.iter()
+    }
+
+    /// The registered managers' slots.
+    pub fn slots(&self) -> impl Iterator<Item = (ManagerId, SlotIndex, &SlotRecord)> {
+        self.managers.iter().flat_map(|(id, record)| {
+            (0..).map(SlotIndex).zip(&record.slots).map(move |(index, slot)| (id, index, slot))
+        })
+    }
+
+    /// The present connection of a manager.
+    #[must_use]
+    pub fn connection_of(&self, manager: ManagerId) -> Option<ConnectionId> {
+        self.managers.current(manager)
+    }
+
+    /// The broker's role.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Expects report 0 next on a connection; returns the number that was expected.
+    #[cfg(feature = "exploration")]
+    pub fn renumber_reports(&mut self, connection: ConnectionId) -> u64 {
+        self.managers.renumber_reports(connection)
+    }
+
+    fn manager(
+        &mut self,
+        connection: ConnectionId,
+        id: ManagerId,
+        message: ManagerToBroker,
+        now: MonotonicTime,
+        actions: &mut Vec<Action>,
+    ) {
+        match message {
+            ManagerToBroker::Register { incarnation, max_term, endpoint, slots } => {
+                let is_known = self.managers.get(id).is_some();
+                let is_full = self.managers.len() >= self.limits.managers && !is_known;
+                if is_full || slots.len() > self.limits.slots_per_manager {
+                    actions.push(Action::Close(connection));
+                    return;
+                }
+                if let Some(former) = self.managers.current(id)
+                    && self.rules.hold(Rule::CurrentConnectionOnly)
+                {
+                    self.lose_manager(former, actions);
+                    actions.push(Action::Close(former));
+                }
+                self.managers.register(id, connection, incarnation, endpoint, slots);
+                actions.push(Action::Notice(Notice::Registered(id)));
+                self.hear(max_term, actions);
+            }
+            ManagerToBroker::Slot(report) => self.report(connection, report, actions),
+            ManagerToBroker::Prepared { lease } => self.prepared(connection, lease, actions),
+            ManagerToBroker::Refused { lease, why } => self.refused(connection, lease, why, now, actions),
+        }
+    }
+
+    fn report(&mut self, connection: ConnectionId, report: SlotReport, actions: &mut Vec<Action>) {
+        let (slot, why, usage) = (report.slot, report.why, report.usage);
+        match self.managers.report(connection, report, self.rules) {
+            Reported::Taken(manager) => {
+                actions.push(Action::Notice(Notice::Slot { manager, slot, why, usage }));
+            }
+            Reported::Stale => {}
+            Reported::OutOfOrder => {
+                self.lose_manager(connection, actions);
+                actions.push(Action::Close(connection));
+            }
+        }
+    }
+
+    fn prepared(&mut self, connection: ConnectionId, id: LeaseId, actions: &mut Vec<Action>) {
+        let Some((manager, lease)) = self.managers.answered(id, connection) else { return };
+        let job = lease.job;
+        if !self.is_wanted(&lease) {
+            // The slot's next report tells how the lease ends.
+            actions.push(Action::ToManager(connection, BrokerToManager::Recall { lease: id }));
+            self.wait_again(job, id, actions);
+            return;
+        }
+        let slot = lease.slot;
+        self.managers.set(manager, slot, SlotRecord::Leased { lease, stage: LeaseStage::Reserved });
+        if self.rules.hold(Rule::OfferAfterPrepared) {
+            actions.extend(self.offer(manager, job, id));
+        }
+        self.remove(job, actions);
+    }
+
+    /// Whether the lease's job still waits for it, with a client.
+    fn is_wanted(&self, lease: &Lease) -> bool {
+        let job = self.queue.get(lease.job).filter(|job| job.phase == Phase::Preparing(lease.id));
+        job.is_some_and(|job| job.connection().is_some())
+    }
+
+    fn offer(&self, manager: ManagerId, job: JobUuid, lease: LeaseId) -> Option<Action> {
+        let connection = self.queue.get(job)?.connection()?;
+        let endpoint = self.managers.get(manager)?.endpoint.clone();
+        Some(Action::ToClient(connection, BrokerToClient::Offer { job, lease, endpoint }))
+    }
+
+    fn refused(
+        &mut self,
+        connection: ConnectionId,
+        id: LeaseId,
+        why: Refusal,
+        now: MonotonicTime,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Refusal::OldTerm { max_term } = why {
+            self.hear(max_term, actions);
+        }
+        let Some((manager, lease)) = self.managers.answered(id, connection) else { return };
+        if why == Refusal::BadBitstream {
+            self.managers.refuses(manager, &lease, now + timing::PROBE);
+        }
+        actions.push(Action::Notice(Notice::Refused { manager, slot: lease.slot, why }));
+        self.wait_again(lease.job, id, actions);
+    }
+
+    fn wait_again(&mut self, job: JobUuid, lease: LeaseId, actions: &mut Vec<Action>) {
+        if self.queue.get(job).is_some_and(|job| job.phase == Phase::Preparing(lease)) {
+            self.queue.set_phase(job, Phase::Waiting);
+            actions.push(Action::Notice(Notice::Waiting(job)));
+        }
+    }
+
+    fn lose_manager(&mut self, connection: ConnectionId, actions: &mut Vec<Action>) {
+        let Some((manager, unanswered)) = self.managers.close(connection) else { return };
+        actions.push(Action::Notice(Notice::Lost(manager)));
+        for lease in unanswered {
+            self.wait_again(lease.job, lease.id, actions);
+        }
+    }
+
+    fn want(&mut self, connection: ConnectionId, asked: Asked, now: WallTime, actions: &mut Vec<Action>) {
+        let job = asked.job;
+        let cause = match self.queue.get(job) {
+            Some(known) if known.tenant != asked.tenant => Some(CancelCause::Foreign),
+            None if self.queue.len() >= self.limits.jobs => Some(CancelCause::Full),
+            _ => None,
+        };
+        if let Some(why) = cause {
+            actions.push(Action::ToClient(connection, BrokerToClient::Cancel { job, why }));
+            return;
+        }
+        let first_arrival = self.queue.want(asked, connection, now);
+        let ticket = Ticket { job, first_arrival };
+        actions.push(Action::ToClient(connection, BrokerToClient::Ticket(ticket)));
+        actions.push(Action::Notice(Notice::Waiting(job)));
+    }
+
+    fn remove(&mut self, job: JobUuid, actions: &mut Vec<Action>) {
+        if self.queue.remove(job).is_some() {
+            actions.push(Action::Notice(Notice::Left(job)));
+        }
+    }
+
+    fn next_timer(&self) -> Option<(Timer, MonotonicTime)> {
+        let settled = match self.role {
+            Role::Settling { until, .. } => Some((Timer::Settled, until)),
+            _ => None,
+        };
+        let lost = self.queue.detached().next().map(|(at, job)| (Timer::Lost(job), at));
+        settled.into_iter().chain(lost).min_by_key(|(_, at)| *at)
+    }
+
+    fn fire_into(&mut self, timer: Timer, actions: &mut Vec<Action>) {
+        match timer {
+            Timer::Settled => {
+                if let Role::Settling { term, .. } = self.role {
+                    self.role = Role::Active { term };
+                    actions.push(Action::Notice(Notice::Active));
+                }
+            }
+            Timer::Lost(job) => self.remove(job, actions),
+            #[cfg(feature = "exploration")]
+            Timer::Forget(manager, slot) => self.managers.set(manager, slot, SlotRecord::Free),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! The jobs that wait, with or without their clients.
+
+use super::event::WaitingJob;
+use crate::ids::{ConnectionId, JobUuid, LeaseId};
+use crate::lease::Wanted;
+use fpga_board::dispatch::Tenant;
+use fpga_core::units::{MonotonicTime, WallTime};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A job from its first Want to its Offer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Job {
+    pub(super) tenant: Tenant,
+    pub(super) wanted: Wanted,
+    pub(super) first_arrival: WallTime,
+    link: Link,
+    pub(super) phase: Phase,
+}
+
+/// A Want.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) job: JobUuid,
+    pub(super) tenant: Tenant,
+    pub(super) wanted: Wanted,
+    /// First arrival by the ticket.
+    pub(super) ticket: Option<WallTime>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Link {
+    Attached(ConnectionId),
+    Detached { drop_at: MonotonicTime },
+}
+
+/// Whether a job has been granted a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    Waiting,
+    Preparing(LeaseId),
+}
+
+/// The jobs, by id, by connection, and by the moment at which they are dropped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Queue {
+    jobs: BTreeMap<JobUuid, Job>,
+    clients: BTreeMap<ConnectionId, BTreeSet<JobUuid>>,
+    detached: BTreeSet<(MonotonicTime, JobUuid)>,
+}
+
+impl Job {
+    pub(super) fn connection(&self) -> Option<ConnectionId> {
+        match self.link {
+            Link::Attached(connection) => Some(connection),
+            Link::Detached { .. } => None,
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(super) fn get(&self, id: JobUuid) -> Option<&Job> {
+        self.jobs.get(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = WaitingJob<'_>> {
+        self.jobs.iter().map(|(id, job)| WaitingJob {
+            id: *id,
+            tenant: &job.tenant,
+            wanted: &job.wanted,
+            first_arrival: job.first_arrival,
+            connection: job.connection(),
+            preparing: match job.phase {
+                Phase::Waiting => None,
+                Phase::Preparing(lease) => Some(lease),
+            },
+        })
+    }
+
+    pub(super) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.clients.keys().copied()
+    }
+
+    /// Adds a job, or binds a known one to a connection with what it asks for now. Returns its first arrival: the
+    /// ticket's, else the known one, else the present.
+    pub(super) fn want(&mut self, asked: Asked, connection: ConnectionId, now: WallTime) -> WallTime {
+        let Asked { job: id, tenant, wanted, ticket } = asked;
+        let known = self.remove(id);
+        let first_arrival = ticket.or(known.as_ref().map(|known| known.first_arrival)).unwrap_or(now);
+        let phase = known.map_or(Phase::Waiting, |known| known.phase);
+        let job = Job { tenant, wanted, first_arrival, link: Link::Attached(connection), phase };
+        self.jobs.insert(id, job);
+        self.clients.entry(connection).or_default().insert(id);
+        first_arrival
+    }
+
+    pub(super) fn set_phase(&mut self, id: JobUuid, phase: Phase) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.phase = phase;
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: JobUuid) -> Option<Job> {
+        let job = self.jobs.remove(&id)?;
+        match job.link {
+            Link::Attached(connection) => {
+                if let Some(jobs) = self.clients.get_mut(&connection) {
+                    jobs.remove(&id);
+                    if jobs.is_empty() {
+                        self.clients.remove(&connection);
+                    }
+                }
+            }
+            Link::Detached { drop_at } => {
+                self.detached.remove(&(drop_at, id));
+            }
+        }
+        Some(job)
+    }
+
+    /// Keeps the jobs of an ended connection until `drop_at`.
+    pub(super) fn detach(&mut self, connection: ConnectionId, drop_at: MonotonicTime) {
+        for id in self.clients.remove(&connection).unwrap_or_default() {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.link = Link::Detached { drop_at };
+                self.detached.insert((drop_at, id));
+            }
+        }
+    }
+
+    /// The detached jobs and when they are dropped, the earliest first.
+    pub(super) fn detached(&self) -> impl Iterator<Item = (MonotonicTime, JobUuid)> {
+        self.detached.iter().copied()
+    }
+}

@@ -1,0 +1,346 @@
+//! The client's side: one job, from its first Want to its end.
+//!
+//! ```text
+//!            Offer             Attached              all steps acknowledged
+//!   Waiting ───────► Offered ──────────► Running ────────────────────────► Done
+//!      ▲  Gone, closed, silent │            │ Yield: the steps under way end, then Release
+//!      └───────────────────────┴────────────┘ closed, silent: at once          (Cancelled, Failed)
+//! ```
+//!
+//! A step is kept until its output is there. A job that loses its lease wants another one under the same id and ticket,
+//! for the steps that it keeps; what a former lease still yields is dropped, so that no step's output comes twice. A group
+//! is as many jobs as it may have slots.
+
+mod event;
+
+use crate::ids::{ConnectionId, JobUuid, LeaseId, StepNumber};
+use crate::lease::{Ticket, Wanted, Work};
+use crate::messages::{BrokerToClient, ClientToBroker, ClientToManager, ManagerToClient};
+use crate::rules::{Rule, Rules};
+use crate::timing;
+use fpga_core::units::MonotonicTime;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use event::{Action, End, Event, Repetition};
+
+/// Number of steps that are sent ahead: while one computes, the next one's data moves.
+const STEPS_AHEAD: usize = 2;
+
+/// The lease protocol of one job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Job {
+    id: JobUuid,
+    wanted: Wanted,
+    repetition: Repetition,
+    ticket: Option<Ticket>,
+    broker: Option<ConnectionId>,
+    phase: Phase,
+    /// Steps that are not acknowledged, and the bytes of each.
+    kept: BTreeMap<StepNumber, u64>,
+    /// Those of them that were sent under the present lease.
+    sent: BTreeSet<StepNumber>,
+    is_finished: bool,
+    rules: Rules,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// It has no lease.
+    Waiting,
+    /// It attaches to a slot.
+    Offered {
+        /// The lease.
+        lease: LeaseId,
+        /// When the manager counts as dead.
+        silent_at: MonotonicTime,
+    },
+    /// It has a slot.
+    Running {
+        /// The lease.
+        lease: LeaseId,
+        /// When the manager counts as dead.
+        silent_at: MonotonicTime,
+        /// Whether it gives the slot up when the steps under way have ended.
+        yielding: bool,
+    },
+    /// It has ended.
+    Ended(End),
+}
+
+impl Job {
+    /// A job without steps, and without a connection to a broker.
+    #[must_use]
+    pub fn new(id: JobUuid, wanted: Wanted, repetition: Repetition, rules: Rules) -> Self {
+        Self {
+            id,
+            wanted,
+            repetition,
+            ticket: None,
+            broker: None,
+            phase: Phase::Waiting,
+            kept: BTreeMap::new(),
+            sent: BTreeSet::new(),
+            is_finished: false,
+            rules,
+        }
+    }
+
+    /// Takes an event in.
+    pub fn handle(&mut self, event: Event, now: MonotonicTime) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Submit { step, bytes } => {
+                self.kept.insert(step, bytes);
+                self.send(&mut actions);
+            }
+            Event::Finish => {
+                self.is_finished = true;
+                self.end_if_done(&mut actions);
+            }
+            Event::Cancel => self.end(End::Cancelled, &mut actions),
+            Event::BrokerConnected(connection) => {
+                self.broker = Some(connection);
+                self.want(&mut actions);
+            }
+            Event::BrokerClosed(connection) => {
+                if self.broker == Some(connection) {
+                    self.broker = None;
+                }
+            }
+            Event::Broker(connection, message) => {
+                if self.broker == Some(connection) {
+                    self.broker(message, now, &mut actions);
+                }
+            }
+            Event::Manager(lease, message) => self.manager(lease, &message, now, &mut actions),
+            Event::ManagerAlive(lease) => self.manager_alive(lease, now),
+            Event::ManagerClosed(lease) => {
+                if self.lease() == Some(lease) {
+                    self.lose_lease(&mut actions);
+                }
+            }
+        }
+        actions
+    }
+
+    /// Lets the timer fire if it is due: the manager is silent.
+    pub fn tick(&mut self, now: MonotonicTime) -> Vec<Action> {
+        if self.next_deadline().is_some_and(|at| at <= now) { self.fire_into() } else { Vec::new() }
+    }
+
+    /// The moment of the timer.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<MonotonicTime> {
+        match self.phase {
+            Phase::Offered { silent_at, .. } | Phase::Running { silent_at, .. } => Some(silent_at),
+            Phase::Waiting | Phase::Ended(_) => None,
+        }
+    }
+
+    /// Lets the timer fire, also before its moment: as if this client's clock were fast.
+    #[cfg(feature = "exploration")]
+    pub fn fire(&mut self) -> Vec<Action> {
+        self.fire_into()
+    }
+
+    /// The job's id.
+    #[must_use]
+    pub fn id(&self) -> JobUuid {
+        self.id
+    }
+
+    /// How far the job is.
+    #[must_use]
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// The broker's word for the first arrival.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.ticket
+    }
+
+    /// The connection to the broker.
+    #[must_use]
+    pub fn broker_connection(&self) -> Option<ConnectionId> {
+        self.broker
+    }
+
+    /// The lease that the job attaches to or has.
+    #[must_use]
+    pub fn lease(&self) -> Option<LeaseId> {
+        match self.phase {
+            Phase::Offered { lease, .. } | Phase::Running { lease, .. } => Some(lease),
+            Phase::Waiting | Phase::Ended(_) => None,
+        }
+    }
+
+    fn broker(&mut self, message: BrokerToClient, now: MonotonicTime, actions: &mut Vec<Action>) {
+        match message {
+            BrokerToClient::Ticket(ticket) => {
+                if ticket.job == self.id && self.ticket.is_none() {
+                    self.ticket = Some(ticket);
+                }
+            }
+            BrokerToClient::Offer { job, lease, endpoint } => {
+                if self.lease() == Some(lease) {
+                    return;
+                }
+                if job == self.id && self.phase == Phase::Waiting {
+                    self.phase = Phase::Offered { lease, silent_at: now + timing::SILENT };
+                    actions.push(Action::Attach { lease, endpoint });
+                } else {
+                    actions.push(Action::Decline { lease, endpoint });
+                }
+            }
+            BrokerToClient::Cancel { job, why } => {
+                if job == self.id && self.phase == Phase::Waiting {
+                    self.end(End::Refused(why), actions);
+                }
+            }
+        }
+    }
+
+    fn manager(
+        &mut self,
+        lease: LeaseId,
+        message: &ManagerToClient,
+        now: MonotonicTime,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.lease() != Some(lease) {
+            if let ManagerToClient::StepDone { step, .. } = *message
+                && !self.rules.hold(Rule::FormerResultsAreDropped)
+            {
+                actions.push(Action::Deliver(step));
+            }
+            return;
+        }
+        self.manager_alive(lease, now);
+        match *message {
+            ManagerToClient::Attached { .. } => {
+                if let Phase::Offered { lease, silent_at } = self.phase {
+                    self.phase = Phase::Running { lease, silent_at, yielding: false };
+                    self.send(actions);
+                    self.end_if_done(actions);
+                }
+            }
+            ManagerToClient::Gone { .. } => self.lose_lease(actions),
+            ManagerToClient::Yield { .. } => {
+                if let Phase::Running { yielding, .. } = &mut self.phase {
+                    *yielding = true;
+                    self.give_up_if_idle(actions);
+                }
+            }
+            ManagerToClient::StepDone { step, .. } => {
+                // Only what was sent under this lease can have ended under it.
+                if self.sent.remove(&step)
+                    && let Some(done) = self.kept.remove(&step)
+                {
+                    if let Work::Run { bytes } = &mut self.wanted.work {
+                        *bytes = bytes.saturating_sub(done);
+                    }
+                    actions.push(Action::Deliver(step));
+                }
+                self.send(actions);
+                self.end_if_done(actions);
+                self.give_up_if_idle(actions);
+            }
+        }
+    }
+
+    fn manager_alive(&mut self, of: LeaseId, now: MonotonicTime) {
+        if let Phase::Offered { lease, silent_at } | Phase::Running { lease, silent_at, .. } = &mut self.phase
+            && *lease == of
+        {
+            *silent_at = now + timing::SILENT;
+        }
+    }
+
+    /// Sends steps ahead, if the job has a slot and keeps it.
+    fn send(&mut self, actions: &mut Vec<Action>) {
+        let Phase::Running { lease, yielding: false, .. } = self.phase else { return };
+        while self.sent.len() < STEPS_AHEAD {
+            let next = self.kept.keys().find(|step| !self.sent.contains(step)).copied();
+            let Some(step) = next else { break };
+            self.sent.insert(step);
+            actions.push(Action::ToManager(lease, ClientToManager::Step { lease, step }));
+        }
+    }
+
+    fn give_up_if_idle(&mut self, actions: &mut Vec<Action>) {
+        if matches!(self.phase, Phase::Running { yielding: true, .. }) && self.sent.is_empty() {
+            self.release(actions);
+            self.phase = Phase::Waiting;
+            self.want(actions);
+        }
+    }
+
+    /// Loses the lease without a word of the manager on the steps under way.
+    fn lose_lease(&mut self, actions: &mut Vec<Action>) {
+        actions.extend(self.lease().map(Action::CloseManager));
+        let under_way = self.sent.first().copied();
+        self.sent.clear();
+        match under_way {
+            Some(step) if self.repetition == Repetition::Forbidden => {
+                self.phase = Phase::Ended(End::Lost(step));
+                actions.push(Action::Ended(End::Lost(step)));
+            }
+            _ => {
+                self.phase = Phase::Waiting;
+                if self.rules.hold(Rule::LostLeaseIsWantedAgain) {
+                    self.want(actions);
+                }
+            }
+        }
+    }
+
+    fn end_if_done(&mut self, actions: &mut Vec<Action>) {
+        if self.is_finished && self.kept.is_empty() {
+            self.end(End::Done, actions);
+        }
+    }
+
+    fn end(&mut self, end: End, actions: &mut Vec<Action>) {
+        match self.phase {
+            Phase::Ended(_) => return,
+            Phase::Waiting if self.broker.is_some() => {
+                actions.push(Action::ToBroker(ClientToBroker::Cancel { job: self.id }));
+            }
+            Phase::Waiting => {}
+            Phase::Offered { .. } | Phase::Running { .. } => self.release(actions),
+        }
+        self.phase = Phase::Ended(end);
+        actions.push(Action::Ended(end));
+    }
+
+    fn release(&mut self, actions: &mut Vec<Action>) {
+        if let Some(lease) = self.lease() {
+            actions.push(Action::ToManager(lease, ClientToManager::Release { lease }));
+            actions.push(Action::CloseManager(lease));
+        }
+        self.sent.clear();
+    }
+
+    /// Asks for a lease, if the job waits for one and the broker is there.
+    fn want(&self, actions: &mut Vec<Action>) {
+        if self.phase == Phase::Waiting && self.broker.is_some() {
+            let ticket = self.ticket.filter(|_| self.rules.hold(Rule::WantsCarryTheTicket));
+            let wanted = self.wanted.clone();
+            actions.push(Action::ToBroker(ClientToBroker::Want { job: self.id, wanted, ticket }));
+        }
+    }
+
+    fn fire_into(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.lease().is_some() {
+            self.lose_lease(&mut actions);
+        }
+        actions
+    }
+}
+
+#[cfg(test)]
+mod tests;

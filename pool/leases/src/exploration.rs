@@ -1,0 +1,29 @@
+//! Explores the state machines of one manager with one slot, of clients, and of brokers together, breadth first.
+//!
+//! The machines are the real ones. Around them is a [`world::World`]: connections that keep the order and lose what is
+//! under way when they are cut, a board that runs steps, the Kubernetes Lease, crashes and restarts.
+//!
+//! # Time
+//! In the search every armed timer may fire at any moment. That covers clocks of any rates, also of rates that change,
+//! so that I1, I2, I3 and I5 are shown without any trust in clocks. All machines see one and the same moment, so that a
+//! state has no times that differ, and the number of states is finite.
+//!
+//! I4, I6 and the second half of I3 say that something happens in time. From the states that the search finds,
+//! [`timed`] lets true time pass without further faults and measures how long it takes. An armed timer has its whole
+//! time to go there, which is the longest case.
+
+mod apply;
+mod ghosts;
+mod invariants;
+mod link;
+mod moves;
+mod present;
+mod search;
+mod start;
+mod text;
+pub mod timed;
+pub mod world;
+
+pub use invariants::{Invariant, Violation};
+pub use moves::Move;
+pub use search::{Limits, Progress, Report, Trace, explore};

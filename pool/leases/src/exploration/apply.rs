@@ -1,0 +1,384 @@
+//! Lets something happen in a world: the machines take it in, and the world carries their actions out.
+
+use super::link::Side;
+use super::moves::Move;
+use super::present::of_status;
+use super::world::{ClientLink, LeaseLink, MANAGER, ManagerLink, SLOT, World};
+use crate::broker::{self, Grant, SwapOutcome};
+use crate::client;
+use crate::ids::{ConnectionId, JobUuid, LeaseId, StepNumber, Term};
+use crate::lease::Usage;
+use crate::manager::{self, Outcome};
+use crate::messages::ClientToManager;
+use fpga_board::dispatch::Tenant;
+use fpga_core::units::Millis;
+
+impl World {
+    /// Lets a move happen. A move that is not possible changes nothing.
+    pub fn apply(&mut self, what: Move) {
+        if what.is_fault() {
+            self.faults_left = self.faults_left.saturating_sub(1);
+        }
+        let before = self.slot().as_ref().and_then(of_status);
+        self.act(what);
+        self.sweep();
+        self.number_reports_from_0();
+        self.note(before);
+    }
+
+    fn act(&mut self, what: Move) {
+        match what {
+            Move::Arrives(id, side) => self.arrive(id, side),
+            Move::Notices(id, side) => self.notice(id, side),
+            Move::ManagerConnects(broker) => {
+                let id = self.unused_connection();
+                self.manager_links.push(ManagerLink::new(id, broker));
+                self.manager(manager::Event::BrokerConnected(id));
+            }
+            Move::ClientConnects(client, broker) => {
+                let id = self.unused_connection();
+                self.client_links.push(ClientLink::new(id, (client, broker)));
+                self.client(client, client::Event::BrokerConnected(id));
+            }
+            Move::ManagerTimer(timer) => {
+                let now = self.now;
+                let actions = self.manager.as_mut().map(|manager| manager.fire(timer, now));
+                self.manager_actions(actions.unwrap_or_default());
+            }
+            Move::BrokerTimer(index, timer) => {
+                let actions = self.brokers.get_mut(index).map(|broker| broker.fire(timer));
+                self.broker_actions(index, actions.unwrap_or_default());
+            }
+            Move::ClientTimer(index) => {
+                let job = self.clients.get_mut(index).and_then(|client| client.job.as_mut());
+                let actions = job.map(client::Job::fire).unwrap_or_default();
+                self.client_actions(index, actions);
+            }
+            Move::Grants(index, job) => self.grant(index, job),
+            Move::Recalls(index) => {
+                let action = self.brokers.get(index).and_then(|broker| broker.recall(MANAGER, SLOT));
+                self.broker_actions(index, action.into_iter().collect());
+            }
+            Move::ChildrenReaped => {
+                self.board.reap = false;
+                self.board.tasks.clear();
+                self.manager(manager::Event::ChildrenReaped);
+            }
+            Move::LoadEnds(outcome) => {
+                if let Some(lease) = self.board.load.take() {
+                    self.manager(manager::Event::Loaded { slot: SLOT, lease, outcome });
+                }
+            }
+            Move::StepEnds(lease, step) => self.end_step(lease, step),
+            Move::KillEnds(outcome) => {
+                if let Some(lease) = self.board.kill.take() {
+                    if outcome == Outcome::Done {
+                        self.board.tasks.retain(|(of, _)| *of != lease);
+                    }
+                    self.manager(manager::Event::Killed { slot: SLOT, lease, outcome });
+                }
+            }
+            Move::ProbeEnds => {
+                self.board.probe = false;
+                let is_clear = self.board.tasks.is_empty() && self.board.load.is_none();
+                let outcome = if is_clear { Outcome::Done } else { Outcome::Failed };
+                self.manager(manager::Event::Probed { slot: SLOT, outcome });
+            }
+            Move::MayLead(index) | Move::LeaseExpires(index) => {
+                let term = self.kubernetes_lease.term;
+                self.broker(index, broker::Event::MayLead { term });
+            }
+            Move::SwapAnswered(index) => self.answer_swap(index),
+            Move::LeaseLost(index) => self.broker(index, broker::Event::LeaseLost),
+            Move::ManagerRestarts => {
+                self.manager_life += 1;
+                self.start_manager();
+            }
+            Move::ClientRestarts(index) => {
+                if let Some(client) = self.clients.get_mut(index) {
+                    client.life += 1;
+                    client.delivered.clear();
+                }
+                self.start_client(index);
+            }
+            Move::Cut(id) => self.cut(id),
+            Move::ManagerCrashes => self.crash_manager(),
+            Move::BrokerCrashes(index) => self.crash_broker(index),
+            Move::ClientCrashes(index) => self.crash_client(index),
+            Move::Cancels(index) => self.client(index, client::Event::Cancel),
+        }
+    }
+
+    fn arrive(&mut self, id: ConnectionId, side: Side) {
+        if let Some(link) = self.manager_links.iter_mut().find(|link| link.id == id) {
+            let broker = link.between;
+            match side {
+                Side::Listener => {
+                    if let Some(message) = link.up.pop_front() {
+                        self.broker(broker, broker::Event::Manager(id, MANAGER, message));
+                    }
+                }
+                Side::Dialer => {
+                    if let Some(message) = link.down.pop_front() {
+                        self.note_recall(&message);
+                        self.manager(manager::Event::Broker(id, message));
+                    }
+                }
+            }
+        } else if let Some(link) = self.client_links.iter_mut().find(|link| link.id == id) {
+            let (client, broker) = link.between;
+            match side {
+                Side::Listener => {
+                    if let Some(message) = link.up.pop_front() {
+                        let tenant = Tenant::new("tenant");
+                        self.broker(broker, broker::Event::Client(id, tenant, message));
+                    }
+                }
+                Side::Dialer => {
+                    if let Some(message) = link.down.pop_front() {
+                        self.client(client, client::Event::Broker(id, message));
+                    }
+                }
+            }
+        } else if let Some(link) = self.lease_links.iter_mut().find(|link| link.id == id) {
+            let (client, lease) = link.between;
+            match side {
+                Side::Listener => {
+                    if let Some(message) = link.up.pop_front() {
+                        self.manager(manager::Event::Client(id, message));
+                    }
+                }
+                Side::Dialer => {
+                    if let Some(message) = link.down.pop_front() {
+                        self.client(client, client::Event::Manager(lease, message));
+                    }
+                }
+            }
+        }
+    }
+
+    fn notice(&mut self, id: ConnectionId, side: Side) {
+        if let Some(link) = self.manager_links.iter_mut().find(|link| link.id == id) {
+            let broker = link.between;
+            link.notice(side);
+            match side {
+                Side::Listener => self.broker(broker, broker::Event::ManagerClosed(id)),
+                Side::Dialer => self.manager(manager::Event::BrokerClosed(id)),
+            }
+        } else if let Some(link) = self.client_links.iter_mut().find(|link| link.id == id) {
+            let (client, broker) = link.between;
+            link.notice(side);
+            match side {
+                Side::Listener => self.broker(broker, broker::Event::ClientClosed(id)),
+                Side::Dialer => self.client(client, client::Event::BrokerClosed(id)),
+            }
+        } else if let Some(link) = self.lease_links.iter_mut().find(|link| link.id == id) {
+            let (client, lease) = link.between;
+            link.notice(side);
+            match side {
+                Side::Listener => self.manager(manager::Event::ClientClosed(id)),
+                Side::Dialer => self.client(client, client::Event::ManagerClosed(lease)),
+            }
+        }
+    }
+
+    fn cut(&mut self, id: ConnectionId) {
+        self.manager_links.iter_mut().filter(|link| link.id == id).for_each(|link| link.is_cut = true);
+        self.client_links.iter_mut().filter(|link| link.id == id).for_each(|link| link.is_cut = true);
+        self.lease_links.iter_mut().filter(|link| link.id == id).for_each(|link| link.is_cut = true);
+    }
+
+    fn crash_manager(&mut self) {
+        self.manager = None;
+        // Steps run in processes of their own; a load is the manager's.
+        (self.board.load, self.board.kill) = (None, None);
+        (self.board.probe, self.board.reap) = (false, false);
+        self.manager_links.iter_mut().for_each(|link| link.crash(Side::Dialer));
+        self.lease_links.iter_mut().for_each(|link| link.crash(Side::Listener));
+        self.ghosts.max_term = Term::default();
+    }
+
+    fn crash_broker(&mut self, index: usize) {
+        self.restart_broker(index);
+        if let Some(swap) = self.swaps.get_mut(index) {
+            *swap = None;
+        }
+        let links = self.manager_links.iter_mut().filter(|link| link.between == index);
+        links.for_each(|link| link.crash(Side::Listener));
+        let links = self.client_links.iter_mut().filter(|link| link.between.1 == index);
+        links.for_each(|link| link.crash(Side::Listener));
+    }
+
+    fn crash_client(&mut self, index: usize) {
+        if let Some(client) = self.clients.get_mut(index)
+            && let Some(job) = client.job.take()
+        {
+            self.ghosts.arrivals.remove(&job.id());
+        }
+        let links = self.client_links.iter_mut().filter(|link| link.between.0 == index);
+        links.for_each(|link| link.crash(Side::Dialer));
+        let links = self.lease_links.iter_mut().filter(|link| link.between.0 == index);
+        links.for_each(|link| link.crash(Side::Dialer));
+    }
+
+    pub(super) fn end_step(&mut self, lease: LeaseId, step: StepNumber) {
+        if self.board.tasks.remove(&(lease, step)) {
+            let usage = Usage { bytes: 1, actions: 1, busy: Millis(0) };
+            self.manager(manager::Event::StepEnded { slot: SLOT, lease, step, usage });
+        }
+    }
+
+    fn grant(&mut self, index: usize, job: JobUuid) {
+        let grant = Grant { lease: self.unused_lease(), ..self.grant_of(job) };
+        let now = self.now;
+        let actions = self.brokers.get_mut(index).and_then(|broker| broker.grant(&grant, now).ok());
+        self.broker_actions(index, actions.unwrap_or_default());
+    }
+
+    fn answer_swap(&mut self, index: usize) {
+        let Some((expected, next)) = self.swaps.get_mut(index).and_then(Option::take) else { return };
+        let outcome = if self.kubernetes_lease.term == expected {
+            self.kubernetes_lease.term = next;
+            self.kubernetes_lease.holder = Some(index);
+            SwapOutcome::Done
+        } else {
+            SwapOutcome::Failed
+        };
+        self.broker(index, broker::Event::Swapped(outcome));
+    }
+
+    pub(super) fn manager(&mut self, event: manager::Event) {
+        let now = self.now;
+        let actions = self.manager.as_mut().map(|manager| manager.handle(event, now));
+        self.manager_actions(actions.unwrap_or_default());
+    }
+
+    fn broker(&mut self, index: usize, event: broker::Event) {
+        let now = self.moment();
+        let actions = self.brokers.get_mut(index).map(|broker| broker.handle(event, now));
+        self.broker_actions(index, actions.unwrap_or_default());
+    }
+
+    pub(super) fn client(&mut self, index: usize, event: client::Event) {
+        let now = self.now;
+        let job = self.clients.get_mut(index).and_then(|client| client.job.as_mut());
+        let actions = job.map(|job| job.handle(event, now)).unwrap_or_default();
+        self.client_actions(index, actions);
+    }
+
+    pub(super) fn manager_actions(&mut self, actions: Vec<manager::Action>) {
+        for action in actions {
+            match action {
+                manager::Action::ReapChildren => self.board.reap = true,
+                manager::Action::ToBroker(message) => {
+                    let current = self.manager.as_ref().and_then(manager::Manager::broker_connection);
+                    if let Some(link) = self.manager_links.iter_mut().find(|link| Some(link.id) == current) {
+                        link.send_up(message);
+                    }
+                }
+                manager::Action::ToClient(id, message) => {
+                    if let Some(link) = self.lease_links.iter_mut().find(|link| link.id == id) {
+                        link.send_down(message);
+                    }
+                }
+                manager::Action::CloseClient(id) => {
+                    if let Some(link) = self.lease_links.iter_mut().find(|link| link.id == id) {
+                        link.close(Side::Listener);
+                    }
+                }
+                manager::Action::Load { lease, .. } => self.board.load = Some(lease),
+                manager::Action::Start { lease, step, .. } => {
+                    self.board.tasks.insert((lease, step));
+                }
+                manager::Action::Kill { lease, .. } => self.board.kill = Some(lease),
+                manager::Action::Probe(_) => self.board.probe = true,
+            }
+        }
+    }
+
+    pub(super) fn broker_actions(&mut self, index: usize, actions: Vec<broker::Action>) {
+        for action in actions {
+            match action {
+                broker::Action::SwapTerm { expected, next } => {
+                    if let Some(swap) = self.swaps.get_mut(index) {
+                        *swap = Some((expected, next));
+                    }
+                }
+                broker::Action::ToManager(id, message) => {
+                    if let Some(link) = self.manager_links.iter_mut().find(|link| link.id == id) {
+                        link.send_down(message);
+                    }
+                }
+                broker::Action::ToClient(id, message) => {
+                    if let Some(link) = self.client_links.iter_mut().find(|link| link.id == id) {
+                        link.send_down(message);
+                    }
+                }
+                broker::Action::Close(id) => {
+                    let links = self.manager_links.iter_mut().filter(|link| link.id == id);
+                    links.for_each(|link| link.close(Side::Listener));
+                    let links = self.client_links.iter_mut().filter(|link| link.id == id);
+                    links.for_each(|link| link.close(Side::Listener));
+                }
+                broker::Action::Notice(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn client_actions(&mut self, index: usize, actions: Vec<client::Action>) {
+        for action in actions {
+            match action {
+                client::Action::ToBroker(message) => {
+                    let job = self.clients.get(index).and_then(|client| client.job.as_ref());
+                    let current = job.and_then(client::Job::broker_connection);
+                    if let Some(link) = self.client_links.iter_mut().find(|link| Some(link.id) == current) {
+                        link.send_up(message);
+                    }
+                }
+                client::Action::Attach { lease, .. } => {
+                    self.dial(index, lease, ClientToManager::Attach { lease });
+                }
+                client::Action::Decline { lease, .. } => {
+                    self.dial(index, lease, ClientToManager::Release { lease });
+                    self.close_at_client(index, lease);
+                }
+                client::Action::ToManager(lease, message) => {
+                    if let Some(link) =
+                        self.lease_links.iter_mut().find(|link| link.between == (index, lease))
+                    {
+                        link.send_up(message);
+                    }
+                }
+                client::Action::CloseManager(lease) => self.close_at_client(index, lease),
+                client::Action::Deliver(step) => {
+                    if let Some(client) = self.clients.get_mut(index) {
+                        *client.delivered.entry(step).or_default() += 1;
+                    }
+                }
+                client::Action::Ended(_) => {}
+            }
+        }
+    }
+
+    /// Connects a client to the manager. To a manager that is down the connection fails.
+    fn dial(&mut self, client: usize, lease: LeaseId, first: ClientToManager) {
+        let mut link = LeaseLink::new(self.unused_connection(), (client, lease));
+        link.send_up(first);
+        if self.manager.is_none() {
+            link.crash(Side::Listener);
+        }
+        self.lease_links.push(link);
+    }
+
+    fn close_at_client(&mut self, client: usize, lease: LeaseId) {
+        let links = self.lease_links.iter_mut().filter(|link| link.between == (client, lease));
+        links.for_each(|link| link.close(Side::Dialer));
+    }
+
+    fn restart_broker(&mut self, index: usize) {
+        let fresh = self.fresh_broker();
+        if let Some(broker) = self.brokers.get_mut(index) {
+            *broker = fresh;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What must be true in every state.
+
+use super::present::of_status;
+use super::world::{MANAGER, SLOT, World};
+use crate::broker::{Broker, SlotRecord};
+use crate::client::{Job, Phase};
+use crate::ids::StepNumber;
+use crate::manager::Manager;
+use crate::messages::{BrokerToClient, SlotStatus};
+use std::fmt;
+
+/// A promise of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Invariant {
+    /// A slot has at most one lease, and only that lease's tasks run.
+    OneLease,
+    /// In a free slot no task and no load runs.
+    FreeIsIdle,
+    /// A step's output is delivered at most once.
+    AtMostOnce,
+    /// A job whose client lives gets all its outputs.
+    OnceAtLast,
+    /// The slot of a dead client is free or bad within 35 s.
+    DeadClientsLoseSlots,
+    /// A job's first arrival does not change.
+    ArrivalStays,
+    /// A recalled slot is free at most a step and 31 s later.
+    RecallsEnd,
+    /// A lease that has ended is not reserved again.
+    OneLife,
+    /// A slot that a broker counts as free is free, unless a message to that broker is under way (rule 3).
+    BrokersCountRight,
+    /// A lease that is offered is loaded (rule 4).
+    OffersAreLoaded,
+    /// The terms that a manager accepts do not decrease (rule 7).
+    TermsGrow,
+}
+
+/// A broken promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The promise.
+    pub invariant: Invariant,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.invariant, self.what)
+    }
+}
+
+/// The first broken promise of a state.
+pub(super) fn check(world: &World) -> Result<(), Violation> {
+    let broken = slot_is_its_leases(world)
+        .or_else(|| delivered_once(world))
+        .or_else(|| one_life(world))
+        .or_else(|| arrival_stays(world))
+        .or_else(|| broker_counts_right(world))
+        .or_else(|| offers_are_loaded(world))
+        .or_else(|| terms_grow(world));
+    match broken {
+        Some((invariant, what)) => Err(Violation { invariant, what }),
+        None => Ok(()),
+    }
+}
+
+type Broken = Option<(Invariant, String)>;
+
+/// I1 and I2. Before the manager has reaped its former children it says nothing of its slots to anybody.
+fn slot_is_its_leases(world: &World) -> Broken {
+    let manager = world.manager.as_ref().filter(|manager| manager.is_serving())?;
+    let status = manager.slot(SLOT)?;
+    let tasks = &world.board.tasks;
+    let lease = of_status(&status);
+    match status {
+        SlotStatus::Free => {
+            let is_idle = tasks.is_empty() && world.board.load.is_none();
+            (!is_idle)
+                .then(|| (Invariant::FreeIsIdle, format!("the slot is free and runs {:?}", world.board)))
+        }
+        SlotStatus::Bad => None,
+        SlotStatus::Reserved(_) | SlotStatus::Held(..) | SlotStatus::Draining(_) => {
+            let stranger = tasks.iter().find(|(of, _)| Some(*of) != lease)?;
+            Some((Invariant::OneLease, format!("the slot has {lease:?} and runs a task of {:?}", stranger.0)))
+        }
+    }
+}
+
+fn delivered_once(world: &World) -> Broken {
+    let twice = |(step, times): (&StepNumber, &u32)| (*times > 1).then_some(*step);
+    let step = world.clients.iter().find_map(|client| client.delivered.iter().find_map(twice))?;
+    Some((Invariant::AtMostOnce, format!("step {} is delivered twice", step.0)))
+}
+
+fn one_life(world: &World) -> Broken {
+    let lease = world.slot().as_ref().and_then(of_status)?;
+    let is_again = world.ghosts.ended.contains(&lease);
+    is_again.then(|| (Invariant::OneLife, format!("{lease:?} has ended and has the slot again")))
+}
+
+/// I5: once a client knows its first arrival, the client keeps it, and so does each broker that the client is
+/// connected to.
+fn arrival_stays(world: &World) -> Broken {
+    for (index, client) in world.clients.iter().enumerate() {
+        let Some(job) = &client.job else { continue };
+        let Some(first) = world.ghosts.arrivals.get(&job.id()) else { continue };
+        let own = job.ticket().map(|ticket| ticket.first_arrival);
+        if own != Some(*first) {
+            return Some((Invariant::ArrivalStays, format!("client {index} had {first:?} and has {own:?}")));
+        }
+        let (Some(connection), Phase::Waiting) = (job.broker_connection(), job.phase()) else { continue };
+        let of_broker = |broker: &Broker| {
+            let known = broker.jobs().find(|known| known.id == job.id())?;
+            (known.connection == Some(connection)).then_some(known.first_arrival)
+        };
+        if let Some(other) = world.brokers.iter().filter_map(of_broker).find(|arrival| arrival != first) {
+            let what = format!("client {index} arrived at {first:?}, and its broker says {other:?}");
+            return Some((Invariant::ArrivalStays, what));
+        }
+    }
+    None
+}
+
+fn broker_counts_right(world: &World) -> Broken {
+    let manager = world.manager.as_ref().filter(|manager| manager.is_serving())?;
+    let connection = manager.broker_connection()?;
+    let link = world.manager_links.iter().find(|link| link.id == connection && link.is_whole())?;
+    let broker = world.brokers.get(link.between)?;
+    if !link.up.is_empty() || broker.connection_of(MANAGER) != Some(connection) {
+        return None;
+    }
+    let record = broker.slots().find(|(id, slot, _)| (*id, *slot) == (MANAGER, SLOT))?.2;
+    let status = manager.slot(SLOT)?;
+    let is_wrong = *record == SlotRecord::Free && status != SlotStatus::Free;
+    is_wrong.then(|| {
+        let what = format!("broker {} counts the slot as free, which is {status:?}", link.between);
+        (Invariant::BrokersCountRight, what)
+    })
+}
+
+fn offers_are_loaded(world: &World) -> Broken {
+    if !world.is_loading() {
+        return None;
+    }
+    let lease = world.slot().as_ref().and_then(of_status)?;
+    let under_way =
+        world.client_links.iter().flat_map(|link| &link.down).any(
+            |message| matches!(message, BrokerToClient::Offer { lease: offered, .. } if *offered == lease),
+        );
+    let has = |job: &Job| job.lease() == Some(lease);
+    let is_offered = under_way || world.clients.iter().filter_map(|client| client.job.as_ref()).any(has);
+    is_offered.then(|| (Invariant::OffersAreLoaded, format!("{lease:?} is offered during its load")))
+}
+
+fn terms_grow(world: &World) -> Broken {
+    let now = world.manager.as_ref().map(Manager::max_term)?;
+    let before = world.ghosts.max_term;
+    (now < before)
+        .then(|| (Invariant::TermsGrow, format!("the manager had accepted {before:?} and accepts {now:?}")))
+}

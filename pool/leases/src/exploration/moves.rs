@@ -1,0 +1,242 @@
+//! What may happen next in a world.
+
+use super::link::Side;
+use super::world::{MANAGER, SLOT, World};
+use crate::broker;
+use crate::ids::{ConnectionId, JobUuid, LeaseId, StepNumber};
+use crate::manager::{self, Outcome};
+use crate::messages::BrokerToManager;
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// The first message under way on a connection arrives at this side.
+    Arrives(ConnectionId, Side),
+    /// This side notices that a connection has ended.
+    Notices(ConnectionId, Side),
+    /// The manager connects to a broker.
+    ManagerConnects(usize),
+    /// A client connects to a broker.
+    ClientConnects(usize, usize),
+    /// A timer of the manager fires.
+    ManagerTimer(manager::Timer),
+    /// A timer of a broker fires.
+    BrokerTimer(usize, broker::Timer),
+    /// The timer of a client fires.
+    ClientTimer(usize),
+    /// The policy gives a job the slot.
+    Grants(usize, JobUuid),
+    /// The policy takes the slot back.
+    Recalls(usize),
+    /// The children of the manager's former life are reaped.
+    ChildrenReaped,
+    /// The load ends.
+    LoadEnds(Outcome),
+    /// A step ends.
+    StepEnds(LeaseId, StepNumber),
+    /// The kill of a tenant's process ends.
+    KillEnds(Outcome),
+    /// The probe of a bad slot ends.
+    ProbeEnds,
+    /// A broker finds the Kubernetes Lease without a holder.
+    MayLead(usize),
+    /// The API server answers a broker that wants to write a term.
+    SwapAnswered(usize),
+    /// A broker learns that another one holds the Kubernetes Lease.
+    LeaseLost(usize),
+    /// The manager's process starts again.
+    ManagerRestarts,
+    /// A client's process starts again, with a new job.
+    ClientRestarts(usize),
+    /// Fault: a connection is cut.
+    Cut(ConnectionId),
+    /// Fault: the manager's process ends. Its tenants' processes go on.
+    ManagerCrashes,
+    /// Fault: a broker's process ends, and starts again.
+    BrokerCrashes(usize),
+    /// Fault: a client's process ends.
+    ClientCrashes(usize),
+    /// Fault: the Kubernetes Lease runs out while its holder is active.
+    LeaseExpires(usize),
+    /// Fault: a program gives its job up.
+    Cancels(usize),
+}
+
+impl Move {
+    /// Whether the move is one of the faults of which a search has a limited number.
+    pub(super) fn is_fault(self) -> bool {
+        match self {
+            Self::Cut(_)
+            | Self::ManagerCrashes
+            | Self::BrokerCrashes(_)
+            | Self::ClientCrashes(_)
+            | Self::LeaseExpires(_)
+            | Self::Cancels(_)
+            | Self::LoadEnds(Outcome::Failed)
+            | Self::KillEnds(Outcome::Failed) => true,
+            _ => false,
+        }
+    }
+}
+
+impl World {
+    /// Everything that may happen next.
+    #[must_use]
+    pub fn moves(&self) -> Vec<Move> {
+        let mut moves = self.prompt_moves();
+        self.policy_moves(&mut moves);
+        moves.extend(self.board.tasks.iter().map(|(lease, step)| Move::StepEnds(*lease, *step)));
+        self.timer_moves(&mut moves);
+        if self.faults_left > 0 {
+            self.fault_moves(&mut moves);
+        }
+        moves
+    }
+
+    /// What happens soon where nothing fails: messages arrive, processes start, requests are answered.
+    pub(super) fn prompt_moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for link in &self.manager_links {
+            arrivals(link.id, !link.up.is_empty(), !link.down.is_empty(), &mut moves);
+            notices(link.id, |side| link.may_notice(side), &mut moves);
+        }
+        for link in &self.client_links {
+            arrivals(link.id, !link.up.is_empty(), !link.down.is_empty(), &mut moves);
+            notices(link.id, |side| link.may_notice(side), &mut moves);
+        }
+        for link in &self.lease_links {
+            arrivals(link.id, !link.up.is_empty(), !link.down.is_empty(), &mut moves);
+            notices(link.id, |side| link.may_notice(side), &mut moves);
+        }
+        if self.manager.is_none() {
+            moves.push(Move::ManagerRestarts);
+        }
+        if self.board.reap {
+            moves.push(Move::ChildrenReaped);
+        }
+        if self.board.load.is_some() {
+            moves.push(Move::LoadEnds(Outcome::Done));
+        }
+        if self.board.kill.is_some() {
+            moves.push(Move::KillEnds(Outcome::Done));
+        }
+        if self.board.probe {
+            moves.push(Move::ProbeEnds);
+        }
+        self.broker_moves(&mut moves);
+        moves
+    }
+
+    fn broker_moves(&self, moves: &mut Vec<Move>) {
+        let holder = self.kubernetes_lease.holder;
+        let manager_is_connected = self.manager_links.iter().any(|link| link.is_open_at(Side::Dialer));
+        for broker in 0..self.brokers.len() {
+            let is_asking = self.swaps.get(broker).is_some_and(Option::is_some);
+            if is_asking {
+                moves.push(Move::SwapAnswered(broker));
+            } else if self.is_standby(broker) {
+                if holder.is_none_or(|holder| self.is_standby(holder)) {
+                    moves.push(Move::MayLead(broker));
+                }
+            } else if holder != Some(broker) {
+                moves.push(Move::LeaseLost(broker));
+            }
+            if self.is_standby(broker) {
+                continue;
+            }
+            if self.manager.is_some() && !manager_is_connected {
+                moves.push(Move::ManagerConnects(broker));
+            }
+            for client in (0..self.clients.len()).filter(|client| self.is_waiting(*client)) {
+                let mut links = self.client_links.iter().filter(|link| link.between.0 == client);
+                if !links.any(|link| link.is_open_at(Side::Dialer)) {
+                    moves.push(Move::ClientConnects(client, broker));
+                }
+            }
+        }
+        let dead = (0..self.clients.len())
+            .filter(|client| self.clients.get(*client).is_some_and(|client| client.job.is_none()));
+        moves.extend(dead.map(Move::ClientRestarts));
+    }
+
+    pub(super) fn policy_moves(&self, moves: &mut Vec<Move>) {
+        for (index, broker) in self.brokers.iter().enumerate() {
+            let jobs = broker.jobs().map(|job| job.id);
+            let may = jobs.filter(|job| broker.can_grant(&self.grant_of(*job), self.now).is_ok());
+            moves.extend(may.map(|job| Move::Grants(index, job)));
+            let is_active = matches!(broker.role(), broker::Role::Active { .. });
+            if is_active && broker.recall(MANAGER, SLOT).is_some() && !self.has_recall_under_way() {
+                moves.push(Move::Recalls(index));
+            }
+        }
+    }
+
+    fn has_recall_under_way(&self) -> bool {
+        let mut messages = self.manager_links.iter().flat_map(|link| &link.down);
+        messages.any(|message| matches!(message, BrokerToManager::Recall { .. }))
+    }
+
+    fn timer_moves(&self, moves: &mut Vec<Move>) {
+        if let Some(manager) = &self.manager {
+            moves.extend(manager.timers().into_iter().map(|(timer, _)| Move::ManagerTimer(timer)));
+        }
+        for (index, broker) in self.brokers.iter().enumerate() {
+            moves.extend(broker.timers().into_iter().map(|timer| Move::BrokerTimer(index, timer)));
+        }
+        for (index, client) in self.clients.iter().enumerate() {
+            if client.job.as_ref().is_some_and(|job| job.next_deadline().is_some()) {
+                moves.push(Move::ClientTimer(index));
+            }
+        }
+    }
+
+    fn fault_moves(&self, moves: &mut Vec<Move>) {
+        let whole = self.manager_links.iter().filter(|link| link.is_whole());
+        moves.extend(whole.map(|link| Move::Cut(link.id)));
+        let whole = self.client_links.iter().filter(|link| link.is_whole());
+        moves.extend(whole.map(|link| Move::Cut(link.id)));
+        let whole = self.lease_links.iter().filter(|link| link.is_whole());
+        moves.extend(whole.map(|link| Move::Cut(link.id)));
+        if self.manager.is_some() {
+            moves.push(Move::ManagerCrashes);
+        }
+        for broker in (0..self.brokers.len()).filter(|broker| !self.is_standby(*broker)) {
+            moves.push(Move::BrokerCrashes(broker));
+        }
+        let holder = self.kubernetes_lease.holder.filter(|holder| !self.is_standby(*holder));
+        if holder.is_some() {
+            let others = (0..self.brokers.len()).filter(|broker| self.is_standby(*broker));
+            let others = others.filter(|broker| self.swaps.get(*broker) == Some(&None));
+            moves.extend(others.map(Move::LeaseExpires));
+        }
+        for (index, client) in self.clients.iter().enumerate() {
+            if let Some(job) = &client.job {
+                moves.push(Move::ClientCrashes(index));
+                if !matches!(job.phase(), crate::client::Phase::Ended(_)) {
+                    moves.push(Move::Cancels(index));
+                }
+            }
+        }
+        if self.board.load.is_some() {
+            moves.push(Move::LoadEnds(Outcome::Failed));
+        }
+        if self.board.kill.is_some() {
+            moves.push(Move::KillEnds(Outcome::Failed));
+        }
+    }
+
+    /// Whether the slot's bitstream is being loaded.
+    pub(super) fn is_loading(&self) -> bool {
+        self.manager.as_ref().is_some_and(|manager| manager.is_loading(SLOT))
+    }
+}
+
+fn arrivals(id: ConnectionId, up: bool, down: bool, moves: &mut Vec<Move>) {
+    moves.extend(up.then_some(Move::Arrives(id, Side::Listener)));
+    moves.extend(down.then_some(Move::Arrives(id, Side::Dialer)));
+}
+
+fn notices(id: ConnectionId, may: impl Fn(Side) -> bool, moves: &mut Vec<Move>) {
+    let sides = [Side::Dialer, Side::Listener].into_iter().filter(|side| may(*side));
+    moves.extend(sides.map(|side| Move::Notices(id, side)));
+}

@@ -1,0 +1,107 @@
+//! A lease, and what a job asks for.
+
+use crate::ids::{Incarnation, JobUuid, LeaseId};
+use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SlotIndex;
+use fpga_core::bitstream::Digest;
+use fpga_core::units::{Millis, WallTime};
+use std::sync::Arc;
+
+/// The right of one job to use one slot of one manager, until either gives the slot up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The secret id.
+    pub id: LeaseId,
+    /// The life of the manager in which the lease counts.
+    pub incarnation: Incarnation,
+    /// The slot.
+    pub slot: SlotIndex,
+    /// The job.
+    pub job: JobUuid,
+    /// The tenant whose job it is.
+    pub tenant: Tenant,
+    /// The only bitstream that the job may use.
+    pub digest: Digest,
+    /// What the job does.
+    pub work: Work,
+}
+
+/// What a job does with a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// One job processes so many bytes (P).
+    Run {
+        /// Remaining bytes.
+        bytes: u64,
+    },
+    /// The slot is one of those of a group with a goal (Q).
+    Group(Goal),
+}
+
+/// The goal of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Goal {
+    /// So many actions are done within a time.
+    Deadline {
+        /// Number of actions.
+        actions: u64,
+        /// Time from the job's first arrival.
+        within: Millis,
+    },
+    /// A number of actions per hour for as long as the group lives.
+    Throughput {
+        /// Actions per hour.
+        actions_per_hour: u64,
+    },
+}
+
+/// What a job asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// Name of the accelerator.
+    pub accelerator: Arc<str>,
+    /// What the job does.
+    pub work: Work,
+}
+
+/// The broker's word for when a job arrived first. Its place in the queue goes by that, also after a lease was lost or
+/// with another broker.
+///
+/// The services seal tickets with a message authentication code when they write them, and drop tickets without a valid
+/// one when they read them: to this crate tickets are true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The job.
+    pub job: JobUuid,
+    /// First arrival, on the wall clock of the broker that was asked first. Brokers have no other clock in common.
+    pub first_arrival: WallTime,
+}
+
+/// Where and as whom a manager takes the connections of clients.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Network address.
+    pub address: Arc<str>,
+    /// SHA-256 of the public key of the manager's TLS certificate.
+    pub key: [u8; 32],
+}
+
+/// What a lease has used, as its manager counts it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Usage {
+    /// Bytes that ended steps took in.
+    pub bytes: u64,
+    /// Number of ended steps.
+    pub actions: u64,
+    /// Time for which steps occupied the slot.
+    pub busy: Millis,
+}
+
+impl Usage {
+    /// Adds what one more step used.
+    pub fn add(&mut self, step: Self) {
+        self.bytes = self.bytes.saturating_add(step.bytes);
+        self.actions = self.actions.saturating_add(step.actions);
+        self.busy += step.busy;
+    }
+}

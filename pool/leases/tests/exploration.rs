@@ -1,0 +1,169 @@
+//! Explores the protocol, and sees that the exploration finds a rule's breach.
+
+#![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
+
+use fpga_pool_leases::exploration::world::{Clients, Setup};
+use fpga_pool_leases::exploration::{Invariant, Limits, Move, Report, explore};
+use fpga_pool_leases::manager::{SlotTimer, Timer};
+use fpga_pool_leases::rules::{Rule, Rules};
+
+const FULL: Setup =
+    Setup { clients: 2, brokers: 2, steps: 1, faults: 3, clients_are: Clients::Waiting, rules: Rules::ALL };
+const SMALL: Setup = Setup { clients: 1, brokers: 1, ..FULL };
+const LIMITS: Limits =
+    Limits { depth: u32::MAX, states: 3_000_000, timed_one_in: u64::MAX, only: |_| true, watched: None };
+
+fn run(setup: &Setup, limits: &Limits) -> Report {
+    let report = explore(setup, limits, |_| {});
+    println!(
+        "{} states, {} moves, depth {}, complete: {}, runs in true time: {}, longest: {:?}",
+        report.states, report.moves, report.depth, report.is_complete, report.timed_runs, report.longest
+    );
+    report
+}
+
+fn assert_unbroken(report: &Report) {
+    if let Some(trace) = &report.broken {
+        panic!("\n{trace}");
+    }
+}
+
+#[test]
+fn no_invariant_breaks_near_the_start_with_two_clients_two_brokers_and_three_faults() {
+    let report = run(&FULL, &Limits { states: 150_000, timed_one_in: 100, ..LIMITS });
+    assert_unbroken(&report);
+    assert!(report.states >= 150_000 && report.timed_runs > 0);
+}
+
+#[test]
+fn no_invariant_breaks_in_any_state_of_one_client_one_broker_and_one_fault() {
+    let report = run(&Setup { faults: 1, ..SMALL }, &Limits { timed_one_in: 50, ..LIMITS });
+    assert_unbroken(&report);
+    assert!(report.is_complete && report.timed_runs > 0);
+}
+
+/// A rule that is off, and the world and moves in which its breach is near.
+struct Breach {
+    off: &'static [Rule],
+    invariant: Invariant,
+    setup: Setup,
+    only: fn(Move) -> bool,
+}
+
+impl Breach {
+    /// In the world of one client and one broker, without faults.
+    const fn of(rule: &'static [Rule], invariant: Invariant) -> Self {
+        Self { off: rule, invariant, setup: Setup { faults: 0, ..SMALL }, only: |_| true }
+    }
+
+    const fn with(self, clients: usize, brokers: usize, faults: u32) -> Self {
+        Self { setup: Setup { clients, brokers, faults, ..self.setup }, ..self }
+    }
+
+    const fn only(self, only: fn(Move) -> bool) -> Self {
+        Self { only, ..self }
+    }
+
+    /// Searches, and prints the shortest trace.
+    fn is_found(self) {
+        let (off, invariant) = (self.off, self.invariant);
+        let setup = Setup { rules: Rules::without(off), ..self.setup };
+        let timed_one_in = if invariant == Invariant::OnceAtLast { 1 } else { u64::MAX };
+        let limits = Limits { timed_one_in, only: self.only, watched: Some(invariant), ..LIMITS };
+        let report = run(&setup, &limits);
+        let trace = report.broken.unwrap_or_else(|| panic!("nothing breaks {invariant:?} without {off:?}"));
+        println!("Without {off:?}:\n{trace}\n");
+        let sound = run(&Setup { rules: Rules::ALL, ..setup }, &Limits { states: report.states, ..limits });
+        assert_unbroken(&sound);
+    }
+}
+
+#[test]
+fn a_slot_that_is_free_before_its_tasks_have_ended_breaks_i2() {
+    Breach::of(&[Rule::DrainWaitsForTasks], Invariant::FreeIsIdle).is_found();
+    Breach::of(&[Rule::KillIsAwaited], Invariant::FreeIsIdle).is_found();
+    Breach::of(&[Rule::ReapBeforeRegister], Invariant::FreeIsIdle).with(1, 1, 1).is_found();
+}
+
+fn is_timer(what: Move) -> bool {
+    matches!(what, Move::ManagerTimer(_) | Move::BrokerTimer(..) | Move::ClientTimer(_))
+}
+
+#[test]
+fn a_manager_that_runs_anybodys_steps_breaks_i1() {
+    let only = |what| match what {
+        Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Silent)),
+        other => !is_timer(other) && !matches!(other, Move::Recalls(_)),
+    };
+    Breach::of(&[Rule::OnlyTheHolderRuns], Invariant::OneLease).with(2, 1, 0).only(only).is_found();
+}
+
+#[test]
+fn i1_breaks_only_if_the_broker_frees_by_time_and_the_manager_reserves_what_is_not_free() {
+    let both = &[Rule::TakenUntilReported, Rule::OnlyFreeSlotsAreReserved];
+    let only = |what| match what {
+        Move::ManagerTimer(_) | Move::ClientTimer(_) | Move::Recalls(_) | Move::StepEnds(..) => false,
+        _ => true,
+    };
+    Breach::of(both, Invariant::OneLease).with(2, 1, 0).only(only).is_found();
+    Breach::of(&[Rule::TakenUntilReported], Invariant::BrokersCountRight).is_found();
+    for alone in both {
+        let setup = Setup { clients: 2, faults: 0, rules: Rules::without(&[*alone]), ..SMALL };
+        let limits = Limits { states: 100_000, only, watched: Some(Invariant::OneLease), ..LIMITS };
+        assert_unbroken(&run(&setup, &limits));
+    }
+}
+
+#[test]
+fn a_broker_that_believes_a_former_connection_counts_wrong() {
+    let only = |what| match what {
+        Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Attach)),
+        other => !is_timer(other) && !matches!(other, Move::Recalls(_)),
+    };
+    let breach = Breach::of(&[Rule::CurrentConnectionOnly], Invariant::BrokersCountRight);
+    breach.with(2, 1, 1).only(only).is_found();
+}
+
+#[test]
+fn an_offer_before_prepared_is_an_offer_of_nothing() {
+    Breach::of(&[Rule::OfferAfterPrepared], Invariant::OffersAreLoaded).is_found();
+}
+
+#[test]
+fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
+    let only = |what| match what {
+        Move::Arrives(..) | Move::ManagerConnects(_) | Move::ClientConnects(..) | Move::Grants(..) => true,
+        Move::Notices(..) | Move::LeaseExpires(_) | Move::SwapAnswered(_) | Move::Cut(_) => true,
+        Move::BrokerTimer(_, timer) => matches!(timer, fpga_pool_leases::broker::Timer::Settled),
+        _ => false,
+    };
+    let mut breach = Breach::of(&[Rule::LaterTermsWin], Invariant::TermsGrow).with(2, 2, 3).only(only);
+    breach.setup.clients_are = Clients::Away;
+    breach.is_found();
+}
+
+#[test]
+fn results_of_former_leases_break_i3() {
+    let only = |what| !matches!(what, Move::Recalls(_));
+    Breach::of(&[Rule::FormerResultsAreDropped], Invariant::AtMostOnce).only(only).is_found();
+}
+
+#[test]
+fn a_job_that_does_not_ask_again_never_ends() {
+    Breach::of(&[Rule::LostLeaseIsWantedAgain], Invariant::OnceAtLast).is_found();
+}
+
+#[test]
+fn a_want_without_its_ticket_breaks_i5() {
+    Breach::of(&[Rule::WantsCarryTheTicket], Invariant::ArrivalStays).with(1, 1, 1).is_found();
+}
+
+#[test]
+fn without_an_end_of_silence_a_dead_client_breaks_i4() {
+    Breach::of(&[Rule::SilenceDrains], Invariant::DeadClientsLoseSlots).with(1, 1, 1).is_found();
+}
+
+#[test]
+fn without_a_deadline_for_a_yield_a_deaf_client_breaks_i6() {
+    Breach::of(&[Rule::YieldHasADeadline], Invariant::RecallsEnd).is_found();
+}
