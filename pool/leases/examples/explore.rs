@@ -22,7 +22,7 @@ struct Args {
     /// Number of faults.
     #[arg(long, default_value_t = 3)]
     faults: u32,
-    /// Number of moves from the start.
+    /// Number of moves from a run without faults.
     #[arg(long, default_value_t = u32::MAX)]
     depth: u32,
     /// Number of states; a state of the widest depth takes about 4 KiB.

@@ -117,9 +117,9 @@ impl Broker {
                 self.manager(connection, id, message, now.now, &mut actions)
             }
             Event::ManagerClosed(connection) => self.lose_manager(connection, &mut actions),
-            Event::Client(connection, tenant, ClientToBroker::Want { job, wanted, ticket }) => {
+            Event::Client(connection, tenant, ClientToBroker::Want { job, wanted, ticket, attempt }) => {
                 let ticket = ticket.filter(|ticket| ticket.job == job).map(|ticket| ticket.first_arrival);
-                let asked = Asked { job, tenant, wanted, ticket };
+                let asked = Asked { job, tenant, wanted, ticket, attempt };
                 self.want(connection, asked, now.wall, &mut actions);
             }
             Event::Client(_, tenant, ClientToBroker::Cancel { job }) => {
@@ -320,6 +320,10 @@ impl Broker {
         };
         if let Some(why) = cause {
             actions.push(Action::ToClient(connection, BrokerToClient::Cancel { job, why }));
+            return;
+        }
+        let is_late = self.queue.get(job).is_some_and(|known| known.attempt > asked.attempt);
+        if is_late && self.rules.hold(Rule::LaterAttemptsWin) {
             return;
         }
         let first_arrival = self.queue.want(asked, connection, now);

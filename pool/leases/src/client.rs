@@ -13,7 +13,7 @@
 
 mod event;
 
-use crate::ids::{ConnectionId, JobUuid, LeaseId, StepNumber};
+use crate::ids::{Attempt, ConnectionId, JobUuid, LeaseId, StepNumber};
 use crate::lease::{Ticket, Wanted, Work};
 use crate::messages::{BrokerToClient, ClientToBroker, ClientToManager, ManagerToClient};
 use crate::rules::{Rule, Rules};
@@ -34,6 +34,7 @@ pub struct Job {
     repetition: Repetition,
     ticket: Option<Ticket>,
     broker: Option<ConnectionId>,
+    attempt: Attempt,
     phase: Phase,
     /// Steps that are not acknowledged, and the bytes of each.
     kept: BTreeMap<StepNumber, u64>,
@@ -78,6 +79,7 @@ impl Job {
             repetition,
             ticket: None,
             broker: None,
+            attempt: Attempt::default(),
             phase: Phase::Waiting,
             kept: BTreeMap::new(),
             sent: BTreeSet::new(),
@@ -101,6 +103,7 @@ impl Job {
             Event::Cancel => self.end(End::Cancelled, &mut actions),
             Event::BrokerConnected(connection) => {
                 self.broker = Some(connection);
+                self.attempt = self.attempt.next();
                 self.want(&mut actions);
             }
             Event::BrokerClosed(connection) => {
@@ -329,7 +332,8 @@ impl Job {
         if self.phase == Phase::Waiting && self.broker.is_some() {
             let ticket = self.ticket.filter(|_| self.rules.hold(Rule::WantsCarryTheTicket));
             let wanted = self.wanted.clone();
-            actions.push(Action::ToBroker(ClientToBroker::Want { job: self.id, wanted, ticket }));
+            let want = ClientToBroker::Want { job: self.id, wanted, ticket, attempt: self.attempt };
+            actions.push(Action::ToBroker(want));
         }
     }
 

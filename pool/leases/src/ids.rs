@@ -31,6 +31,18 @@ pub struct Term(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepNumber(pub u64);
 
+/// Number of a connection to a broker among those that a job's client has made, from 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt(pub u64);
+
+impl Attempt {
+    /// The attempt after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 impl Term {
     /// The term after this one.
     #[must_use]

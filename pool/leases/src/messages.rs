@@ -2,7 +2,7 @@
 //!
 //! A connection keeps the order of its messages and loses those that are under way when it is cut.
 
-use crate::ids::{Incarnation, JobUuid, LeaseId, StepNumber, Term};
+use crate::ids::{Attempt, Incarnation, JobUuid, LeaseId, StepNumber, Term};
 use crate::lease::{Endpoint, Lease, Ticket, Usage, Wanted};
 use fpga_board::slots::SlotIndex;
 
@@ -64,6 +64,9 @@ pub enum ClientToBroker {
         wanted: Wanted,
         /// The broker's word for the first arrival, if the client has it.
         ticket: Option<Ticket>,
+        /// Which of the client's connections to brokers this is. A Want of a former connection may arrive late, and
+        /// must not bind the job to that connection.
+        attempt: Attempt,
     },
     /// The job wants no lease any more.
     Cancel {

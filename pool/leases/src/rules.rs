@@ -25,6 +25,8 @@ pub enum Rule {
     TakenUntilReported,
     /// Broker: a report counts on the manager's current connection only.
     CurrentConnectionOnly,
+    /// Broker: a Want of a former connection of the client changes nothing.
+    LaterAttemptsWin,
     /// Broker: a lease is offered when it is prepared.
     OfferAfterPrepared,
     /// Client: results of former leases are dropped.

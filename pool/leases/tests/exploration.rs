@@ -4,7 +4,7 @@
 
 use fpga_pool_leases::exploration::world::{Clients, Setup};
 use fpga_pool_leases::exploration::{Invariant, Limits, Move, Report, explore};
-use fpga_pool_leases::manager::{SlotTimer, Timer};
+use fpga_pool_leases::manager::{Outcome, SlotTimer, Timer};
 use fpga_pool_leases::rules::{Rule, Rules};
 
 const FULL: Setup =
@@ -29,7 +29,7 @@ fn assert_unbroken(report: &Report) {
 }
 
 #[test]
-fn no_invariant_breaks_near_the_start_with_two_clients_two_brokers_and_three_faults() {
+fn no_invariant_breaks_near_an_uneventful_run_with_two_clients_two_brokers_and_three_faults() {
     let report = run(&FULL, &Limits { states: 150_000, timed_one_in: 100, ..LIMITS });
     assert_unbroken(&report);
     assert!(report.states >= 150_000 && report.timed_runs > 0);
@@ -132,8 +132,12 @@ fn an_offer_before_prepared_is_an_offer_of_nothing() {
 #[test]
 fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
     let only = |what| match what {
-        Move::Arrives(..) | Move::ManagerConnects(_) | Move::ClientConnects(..) | Move::Grants(..) => true,
-        Move::Notices(..) | Move::LeaseExpires(_) | Move::SwapAnswered(_) | Move::Cut(_) => true,
+        Move::Arrives(..) | Move::ManagerConnects(_) | Move::Grants(..) | Move::Notices(..) => true,
+        Move::LeaseExpires(_) | Move::SwapAnswered(_) | Move::LoadEnds(Outcome::Done) => true,
+        Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Attach)),
+        // The only connection at the start, and one that takes its number, is the manager's.
+        Move::Cut(connection) => connection.0 == 0,
+        Move::ClientConnects(client, broker) => client == broker,
         Move::BrokerTimer(_, timer) => matches!(timer, fpga_pool_leases::broker::Timer::Settled),
         _ => false,
     };
@@ -151,6 +155,12 @@ fn results_of_former_leases_break_i3() {
 #[test]
 fn a_job_that_does_not_ask_again_never_ends() {
     Breach::of(&[Rule::LostLeaseIsWantedAgain], Invariant::OnceAtLast).is_found();
+}
+
+#[test]
+fn a_want_that_comes_late_hides_its_job_from_the_broker() {
+    let only = |what| !matches!(what, Move::ManagerTimer(_) | Move::Recalls(_) | Move::StepEnds(..));
+    Breach::of(&[Rule::LaterAttemptsWin], Invariant::OnceAtLast).with(1, 1, 1).only(only).is_found();
 }
 
 #[test]

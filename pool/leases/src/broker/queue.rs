@@ -1,7 +1,7 @@
 //! The jobs that wait, with or without their clients.
 
 use super::event::WaitingJob;
-use crate::ids::{ConnectionId, JobUuid, LeaseId};
+use crate::ids::{Attempt, ConnectionId, JobUuid, LeaseId};
 use crate::lease::Wanted;
 use fpga_board::dispatch::Tenant;
 use fpga_core::units::{MonotonicTime, WallTime};
@@ -13,6 +13,7 @@ pub(super) struct Job {
     pub(super) tenant: Tenant,
     pub(super) wanted: Wanted,
     pub(super) first_arrival: WallTime,
+    pub(super) attempt: Attempt,
     link: Link,
     pub(super) phase: Phase,
 }
@@ -25,6 +26,7 @@ pub(super) struct Asked {
     pub(super) wanted: Wanted,
     /// First arrival by the ticket.
     pub(super) ticket: Option<WallTime>,
+    pub(super) attempt: Attempt,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,11 +89,11 @@ impl Queue {
     /// Adds a job, or binds a known one to a connection with what it asks for now. Returns its first arrival: the
     /// ticket's, else the known one, else the present.
     pub(super) fn want(&mut self, asked: Asked, connection: ConnectionId, now: WallTime) -> WallTime {
-        let Asked { job: id, tenant, wanted, ticket } = asked;
+        let Asked { job: id, tenant, wanted, ticket, attempt } = asked;
         let known = self.remove(id);
         let first_arrival = ticket.or(known.as_ref().map(|known| known.first_arrival)).unwrap_or(now);
         let phase = known.map_or(Phase::Waiting, |known| known.phase);
-        let job = Job { tenant, wanted, first_arrival, link: Link::Attached(connection), phase };
+        let job = Job { tenant, wanted, first_arrival, attempt, link: Link::Attached(connection), phase };
         self.jobs.insert(id, job);
         self.clients.entry(connection).or_default().insert(id);
         first_arrival

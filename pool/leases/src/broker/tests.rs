@@ -1,5 +1,5 @@
 use super::*;
-use crate::ids::Incarnation;
+use crate::ids::{Attempt, Incarnation};
 use crate::lease::{Endpoint, Wanted, Work};
 use crate::messages::{Activity, SlotCause, SlotStatus};
 use fpga_board::dispatch::Tenant;
@@ -89,7 +89,11 @@ impl Bench {
     }
 
     fn want(&mut self, connection: ConnectionId, ticket: Option<Ticket>) -> Vec<Action> {
-        let want = ClientToBroker::Want { job: JOB, wanted: wanted(), ticket };
+        self.attempt(1, connection, ticket)
+    }
+
+    fn attempt(&mut self, number: u64, connection: ConnectionId, ticket: Option<Ticket>) -> Vec<Action> {
+        let want = ClientToBroker::Want { job: JOB, wanted: wanted(), ticket, attempt: Attempt(number) };
         self.event(Event::Client(connection, Tenant::new("a"), want))
     }
 
@@ -192,6 +196,16 @@ fn a_detached_job_keeps_its_place_for_ten_seconds_and_is_offered_nothing() {
 }
 
 #[test]
+fn a_want_that_comes_late_from_a_former_connection_changes_nothing() {
+    let mut bench = Bench::active();
+    let new = ConnectionId(21);
+    bench.attempt(2, new, None);
+    assert_eq!(bench.attempt(1, OF_C, None), []);
+    bench.event(Event::ClientClosed(OF_C));
+    assert_eq!(bench.broker.jobs().next().unwrap().connection, Some(new));
+}
+
+#[test]
 fn a_ticket_gives_a_job_its_first_arrival_back() {
     let mut bench = Bench::active();
     let ticket = Ticket { job: JOB, first_arrival: WallTime(7) };
@@ -264,7 +278,8 @@ fn a_newly_active_broker_listens_for_two_seconds_and_grants_nothing() {
 fn limits_and_tenants_are_kept_apart() {
     let mut bench = Bench::ready();
     let want = |id, tenant| {
-        let want = ClientToBroker::Want { job: JobUuid(id), wanted: wanted(), ticket: None };
+        let want =
+            ClientToBroker::Want { job: JobUuid(id), wanted: wanted(), ticket: None, attempt: Attempt(1) };
         Event::Client(OF_C, Tenant::new(tenant), want)
     };
     let cancelled = |id, why| Action::ToClient(OF_C, BrokerToClient::Cancel { job: JobUuid(id), why });

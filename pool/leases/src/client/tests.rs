@@ -26,7 +26,12 @@ fn job(steps: u64, repetition: Repetition) -> Job {
 }
 
 fn want(bytes: u64, ticket: Option<Ticket>) -> Action {
-    Action::ToBroker(ClientToBroker::Want { job: JOB, wanted: wanted(bytes), ticket })
+    attempt(1, bytes, ticket)
+}
+
+fn attempt(number: u64, bytes: u64, ticket: Option<Ticket>) -> Action {
+    let (wanted, attempt) = (wanted(bytes), Attempt(number));
+    Action::ToBroker(ClientToBroker::Want { job: JOB, wanted, ticket, attempt })
 }
 
 fn offer(job: &mut Job, lease: u128) -> Vec<Action> {
@@ -161,7 +166,7 @@ fn the_first_ticket_counts_and_others_jobs_tickets_do_not() {
 #[test]
 fn a_former_connection_to_a_broker_says_nothing() {
     let mut job = job(1, Repetition::Allowed);
-    assert_eq!(job.handle(Event::BrokerConnected(ConnectionId(2)), NOW), [want(10, None)]);
+    assert_eq!(job.handle(Event::BrokerConnected(ConnectionId(2)), NOW), [attempt(2, 10, None)]);
     assert_eq!(offer(&mut job, 1), []);
     job.handle(Event::BrokerClosed(BROKER), NOW);
     assert_eq!(job.broker_connection(), Some(ConnectionId(2)));

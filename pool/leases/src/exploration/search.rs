@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 /// Where a search stops.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Number of moves from the start.
+    /// Number of moves from a run without faults.
     pub depth: u32,
     /// Number of states.
     pub states: usize,
@@ -87,7 +87,8 @@ struct Search<'a> {
     longest: Longest,
 }
 
-/// Visits the states of a setup from its start, the nearest first, until a promise is broken or a limit is reached.
+/// Visits the states of a setup, the nearest first, until a promise is broken or a limit is reached. The search begins
+/// at all states of a run without faults, so that a small depth reaches every stage of a lease.
 pub fn explore(setup: &Setup, limits: &Limits, mut progress: impl FnMut(Progress)) -> Report {
     let start = World::started(setup);
     let mut search = Search {
@@ -101,6 +102,16 @@ pub fn explore(setup: &Setup, limits: &Limits, mut progress: impl FnMut(Progress
     let mut depth = 0;
     let mut broken = search.visit(&start, None).err();
     let mut frontier = vec![(0, start.clone())];
+    for (what, world) in World::uneventful(setup) {
+        let before = u32::try_from(search.steps.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        match search.visit(&world, Some((before, what))) {
+            Ok(number) => frontier.extend(number.map(|number| (number, world))),
+            Err(violation) => {
+                broken = Some(violation);
+                break;
+            }
+        }
+    }
     while broken.is_none()
         && !frontier.is_empty()
         && depth < limits.depth

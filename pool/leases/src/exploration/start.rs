@@ -25,4 +25,19 @@ impl World {
             }
         }
     }
+
+    /// The states of a run without faults and without delay, from [`Self::started`] to the end of all jobs.
+    pub(super) fn uneventful(setup: &Setup) -> Vec<(Move, Self)> {
+        let mut world = Self::started(setup);
+        let mut run = Vec::new();
+        loop {
+            let mut moves = world.prompt_moves();
+            world.policy_moves(&mut moves);
+            moves.retain(|what| !matches!(what, Move::Recalls(_)));
+            moves.extend(world.board.tasks.iter().map(|(lease, step)| Move::StepEnds(*lease, *step)));
+            let Some(next) = moves.first().copied().filter(|_| !world.is_done()) else { return run };
+            world.apply(next);
+            run.push((next, world.clone()));
+        }
+    }
 }

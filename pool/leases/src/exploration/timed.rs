@@ -121,6 +121,7 @@ fn leave(manager: &Manager, lease: LeaseId, bound: Millis, client: Client) -> Re
 pub(super) fn check_progress(world: &World) -> Result<Longest, Violation> {
     let mut run = Run { world: world.clone(), ends: BTreeMap::new() };
     run.world.faults_left = 0;
+    run.note_steps();
     let end = MOMENT + ONCE_AT_LAST;
     // Far more moves than any run needs: a run that does not end is one that moves in a circle.
     for _ in 0..20_000 {
@@ -158,14 +159,19 @@ impl Run {
         }
         let Some(next) = moves.first().copied() else { return Ok(false) };
         self.world.apply(next);
+        self.note_steps();
+        check(&self.world)?;
+        Ok(true)
+    }
+
+    /// Notes when the steps that run now end.
+    fn note_steps(&mut self) {
         let now = self.world.now;
         let tasks = &self.world.board.tasks;
         self.ends.retain(|task, _| tasks.contains(task));
         for task in tasks {
             self.ends.entry(*task).or_insert(now + STEP);
         }
-        check(&self.world)?;
-        Ok(true)
     }
 
     /// Lets time pass until something is due.
