@@ -3,6 +3,10 @@
 //! The machines are the real ones. Around them is a [`world::World`]: connections that keep the order and lose what is
 //! under way when they are cut, a board that runs steps, the Kubernetes Lease, crashes and restarts.
 //!
+//! # Bounds
+//! A job is granted a slot only while at most as many connections for leases linger as there are clients. That is the only
+//! bound beside those of [`world::Setup`] and [`Limits`].
+//!
 //! # Time
 //! In the search every armed timer may fire at any moment. That covers clocks of any rates, also of rates that change,
 //! so that I1, I2, I3 and I5 are shown without any trust in clocks. All machines see one and the same moment, so that a
@@ -25,5 +29,6 @@ pub mod timed;
 pub mod world;
 
 pub use invariants::{Invariant, Violation};
+pub use link::Side;
 pub use moves::Move;
 pub use search::{Limits, Progress, Report, Trace, explore};

@@ -216,10 +216,10 @@ impl Manager {
         self.max_term
     }
 
-    /// The last lease of each slot that has ended, as far as it is remembered.
+    /// Forgets the ended leases that `is_named` says nothing names any more: no message can bring them back.
     #[cfg(feature = "exploration")]
-    pub fn ended(&self) -> impl Iterator<Item = LeaseId> {
-        self.slots.iter().filter_map(Slot::last_ended)
+    pub fn forget_ended(&mut self, is_named: impl Fn(LeaseId) -> bool) {
+        self.slots.iter_mut().for_each(|slot| slot.forget_ended(&is_named));
     }
 
     /// Sets the number of the next report.

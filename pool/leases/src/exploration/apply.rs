@@ -11,7 +11,6 @@ use crate::lease::Usage;
 use crate::manager::{self, Outcome};
 use crate::messages::ClientToManager;
 use fpga_board::dispatch::Tenant;
-use fpga_core::units::Millis;
 
 impl World {
     /// Lets a move happen. A move that is not possible changes nothing.
@@ -223,7 +222,7 @@ impl World {
 
     pub(super) fn end_step(&mut self, lease: LeaseId, step: StepNumber) {
         if self.board.tasks.remove(&(lease, step)) {
-            let usage = Usage { bytes: 1, actions: 1, busy: Millis(0) };
+            let usage = Usage::default();
             self.manager(manager::Event::StepEnded { slot: SLOT, lease, step, usage });
         }
     }

@@ -58,5 +58,8 @@ impl World {
         }
         let named = self.leases();
         self.ghosts.ended.retain(|lease| named.contains(lease));
+        if let Some(manager) = &mut self.manager {
+            manager.forget_ended(|lease| named.contains(&lease));
+        }
     }
 }

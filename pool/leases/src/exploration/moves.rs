@@ -160,8 +160,11 @@ impl World {
     }
 
     pub(super) fn policy_moves(&self, moves: &mut Vec<Move>) {
+        // Without a bound, connections of ever more former leases could linger beside each other, each with messages
+        // that never arrive, and there would be no end of states.
+        let may_grant = self.lease_links.len() <= self.clients.len();
         for (index, broker) in self.brokers.iter().enumerate() {
-            let jobs = broker.jobs().map(|job| job.id);
+            let jobs = broker.jobs().map(|job| job.id).filter(|_| may_grant);
             let may = jobs.filter(|job| broker.can_grant(&self.grant_of(*job), self.now).is_ok());
             moves.extend(may.map(|job| Move::Grants(index, job)));
             let is_active = matches!(broker.role(), broker::Role::Active { .. });

@@ -10,12 +10,10 @@ use crate::messages::{
 use std::collections::BTreeSet;
 
 impl World {
-    /// The lease ids that some party, message, connection, or task names.
+    /// The lease ids that some party, message, connection, or task names. The manager's memory of ended leases does not
+    /// count: it matters only for an id that comes back.
     pub(super) fn leases(&self) -> BTreeSet<LeaseId> {
         let mut found = BTreeSet::new();
-        if let Some(manager) = &self.manager {
-            found.extend(manager.ended());
-        }
         found.extend(self.slot().as_ref().and_then(of_status));
         found.extend(self.board.tasks.iter().map(|(lease, _)| *lease));
         found.extend(self.board.load.into_iter().chain(self.board.kill).chain(self.ghosts.recalled));

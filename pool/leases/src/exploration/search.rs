@@ -3,7 +3,7 @@
 use super::invariants::{Invariant, Violation, check};
 use super::moves::Move;
 use super::timed::{Longest, check_progress, check_slot};
-use super::world::{Setup, World};
+use super::world::{Clients, Setup, World};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -88,7 +88,8 @@ struct Search<'a> {
 }
 
 /// Visits the states of a setup, the nearest first, until a promise is broken or a limit is reached. The search begins
-/// at all states of a run without faults, so that a small depth reaches every stage of a lease.
+/// at all states of a run without faults, so that a small depth reaches every stage of a lease; with the clients away, it
+/// begins at the start alone.
 pub fn explore(setup: &Setup, limits: &Limits, mut progress: impl FnMut(Progress)) -> Report {
     let start = World::started(setup);
     let mut search = Search {
@@ -102,7 +103,11 @@ pub fn explore(setup: &Setup, limits: &Limits, mut progress: impl FnMut(Progress
     let mut depth = 0;
     let mut broken = search.visit(&start, None).err();
     let mut frontier = vec![(0, start.clone())];
-    for (what, world) in World::uneventful(setup) {
+    let run = match setup.clients_are {
+        Clients::Waiting => World::uneventful(setup),
+        Clients::Away => Vec::new(),
+    };
+    for (what, world) in run {
         let before = u32::try_from(search.steps.len().saturating_sub(1)).unwrap_or(u32::MAX);
         match search.visit(&world, Some((before, what))) {
             Ok(number) => frontier.extend(number.map(|number| (number, world))),

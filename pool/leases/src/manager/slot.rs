@@ -149,8 +149,8 @@ impl Slot {
     }
 
     #[cfg(feature = "exploration")]
-    pub(super) fn last_ended(&self) -> Option<LeaseId> {
-        self.last_ended
+    pub(super) fn forget_ended(&mut self, is_named: impl Fn(LeaseId) -> bool) {
+        self.last_ended = self.last_ended.filter(|lease| is_named(*lease));
     }
 
     pub(super) fn timers(&self) -> Vec<(SlotTimer, MonotonicTime)> {
