@@ -23,13 +23,13 @@ struct Args {
     #[arg(long, default_value_t = 3)]
     faults: u32,
     /// Number of moves from a run without faults.
-    #[arg(long, default_value_t = u32::MAX)]
+    #[arg(long, default_value_t = 10)]
     depth: u32,
-    /// Number of states; a state of the widest depth takes about 4 KiB.
-    #[arg(long, default_value_t = 5_000_000)]
+    /// Number of states. A state takes about 60 bytes, beside 4 GiB for worlds.
+    #[arg(long, default_value_t = 20_000_000)]
     states: usize,
     /// From one in so many states everything runs in true time to its end.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 100)]
     timed_one_in: u64,
 }
 

@@ -114,7 +114,7 @@ impl Broker {
                 actions.push(Action::Close(connection));
             }
             Event::Manager(connection, id, message) => {
-                self.manager(connection, id, message, now.now, &mut actions)
+                self.manager(connection, id, message, now.now, &mut actions);
             }
             Event::ManagerClosed(connection) => self.lose_manager(connection, &mut actions),
             Event::Client(connection, tenant, ClientToBroker::Want { job, wanted, ticket, attempt }) => {

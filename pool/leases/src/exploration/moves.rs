@@ -65,17 +65,17 @@ pub enum Move {
 impl Move {
     /// Whether the move is one of the faults of which a search has a limited number.
     pub(super) fn is_fault(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Cut(_)
-            | Self::ManagerCrashes
-            | Self::BrokerCrashes(_)
-            | Self::ClientCrashes(_)
-            | Self::LeaseExpires(_)
-            | Self::Cancels(_)
-            | Self::LoadEnds(Outcome::Failed)
-            | Self::KillEnds(Outcome::Failed) => true,
-            _ => false,
-        }
+                | Self::ManagerCrashes
+                | Self::BrokerCrashes(_)
+                | Self::ClientCrashes(_)
+                | Self::LeaseExpires(_)
+                | Self::Cancels(_)
+                | Self::LoadEnds(Outcome::Failed)
+                | Self::KillEnds(Outcome::Failed)
+        )
     }
 }
 

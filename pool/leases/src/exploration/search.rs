@@ -77,11 +77,21 @@ impl fmt::Display for Trace {
 /// The way to a state: its predecessor's number, and the move.
 type Step = Option<(u32, Move)>;
 
+/// States of one depth from which a search goes on, by number. A world takes about 10 KiB, so that only the first
+/// [`KEPT`] are there; others are made again from their way.
+type Frontier = Vec<(u32, Option<World>)>;
+
+/// Number of worlds of a depth that are kept.
+const KEPT: usize = 200_000;
+
 struct Search<'a> {
     limits: &'a Limits,
+    start: World,
     /// 64 bits of each state: of ten million states two are taken for one with a probability of 3 in a million.
     seen: HashSet<u64>,
+    /// The way to each state, by number.
     steps: Vec<Step>,
+    depth: u32,
     moves: u64,
     timed_runs: u64,
     longest: Longest,
@@ -90,70 +100,24 @@ struct Search<'a> {
 /// Visits the states of a setup, the nearest first, until a promise is broken or a limit is reached. The search begins
 /// at all states of a run without faults, so that a small depth reaches every stage of a lease; with the clients away, it
 /// begins at the start alone.
-pub fn explore(setup: &Setup, limits: &Limits, mut progress: impl FnMut(Progress)) -> Report {
-    let start = World::started(setup);
+pub fn explore(setup: &Setup, limits: &Limits, progress: impl FnMut(Progress)) -> Report {
     let mut search = Search {
         limits,
+        start: World::started(setup),
         seen: HashSet::new(),
         steps: Vec::new(),
+        depth: 0,
         moves: 0,
         timed_runs: 0,
         longest: Longest::default(),
     };
-    let mut depth = 0;
-    let mut broken = search.visit(&start, None).err();
-    let mut frontier = vec![(0, start.clone())];
-    let run = match setup.clients_are {
-        Clients::Waiting => World::uneventful(setup),
-        Clients::Away => Vec::new(),
-    };
-    for (what, world) in run {
-        let before = u32::try_from(search.steps.len().saturating_sub(1)).unwrap_or(u32::MAX);
-        match search.visit(&world, Some((before, what))) {
-            Ok(number) => frontier.extend(number.map(|number| (number, world))),
-            Err(violation) => {
-                broken = Some(violation);
-                break;
-            }
-        }
-    }
-    while broken.is_none()
-        && !frontier.is_empty()
-        && depth < limits.depth
-        && search.steps.len() < limits.states
-    {
-        let mut next = Vec::new();
-        for (number, world) in frontier {
-            for what in world.moves().into_iter().filter(|what| (limits.only)(*what)) {
-                let mut after = world.clone();
-                after.apply(what);
-                search.moves += 1;
-                match search.visit(&after, Some((number, what))) {
-                    Ok(None) => {}
-                    Ok(Some(number)) => next.push((number, after)),
-                    Err(violation) => {
-                        broken = Some(violation);
-                        break;
-                    }
-                }
-            }
-            if broken.is_some() || search.steps.len() >= limits.states {
-                break;
-            }
-        }
-        frontier = next;
-        if broken.is_none() && search.steps.len() < limits.states {
-            depth += 1;
-            let states = search.steps.len();
-            progress(Progress { depth, states, frontier: frontier.len(), moves: search.moves });
-        }
-    }
-    let is_complete = broken.is_none() && frontier.is_empty();
-    let broken = broken.map(|violation| Trace { violation, lines: search.replay(&start) });
+    let result = search.run(setup, progress);
+    let is_complete = result == Ok(true);
+    let broken = result.err().map(|violation| Trace { violation, lines: search.replay() });
     Report {
         states: search.steps.len(),
         moves: search.moves,
-        depth,
+        depth: search.depth,
         is_complete,
         timed_runs: search.timed_runs,
         longest: search.longest,
@@ -162,6 +126,74 @@ pub fn explore(setup: &Setup, limits: &Limits, mut progress: impl FnMut(Progress
 }
 
 impl Search<'_> {
+    /// Searches; says whether there are no further states.
+    fn run(&mut self, setup: &Setup, mut progress: impl FnMut(Progress)) -> Result<bool, Violation> {
+        let mut frontier = self.begin(setup)?;
+        while self.depth < self.limits.depth {
+            let (next, found) = self.deepen(frontier)?;
+            if self.is_full() {
+                return Ok(false);
+            }
+            self.depth += 1;
+            let (depth, states) = (self.depth, self.steps.len());
+            progress(Progress { depth, states, frontier: found, moves: self.moves });
+            if found == 0 {
+                return Ok(true);
+            }
+            frontier = next;
+        }
+        Ok(false)
+    }
+
+    fn is_full(&self) -> bool {
+        self.steps.len() >= self.limits.states
+    }
+
+    /// Visits the states from which the search begins.
+    fn begin(&mut self, setup: &Setup) -> Result<Frontier, Violation> {
+        let start = self.start.clone();
+        self.visit(&start, None)?;
+        let mut frontier = vec![(0, Some(start))];
+        let run = match setup.clients_are {
+            Clients::Waiting => World::uneventful(setup),
+            Clients::Away => Vec::new(),
+        };
+        let mut before = 0;
+        for (what, world) in run {
+            // A run without faults comes to no state twice.
+            if let Some(number) = self.visit(&world, Some((before, what)))? {
+                frontier.push((number, Some(world)));
+                before = number;
+            }
+        }
+        Ok(frontier)
+    }
+
+    /// Visits all states that are one move from these; says how many are new.
+    fn deepen(&mut self, frontier: Frontier) -> Result<(Frontier, usize), Violation> {
+        // What the search doesn't go on from is not kept.
+        let is_last = self.depth + 1 == self.limits.depth;
+        let (mut next, mut found) = (Vec::new(), 0);
+        for (number, world) in frontier {
+            let world = world.unwrap_or_else(|| self.world(number));
+            for what in world.moves().into_iter().filter(|what| (self.limits.only)(*what)) {
+                let mut after = world.clone();
+                after.apply(what);
+                self.moves += 1;
+                if let Some(number) = self.visit(&after, Some((number, what)))? {
+                    found += 1;
+                    if !is_last {
+                        next.push((number, (next.len() < KEPT).then_some(after)));
+                    }
+                }
+            }
+            if self.is_full() {
+                break;
+            }
+        }
+        Ok((next, found))
+    }
+
     /// Checks a state that was not seen before, and gives it a number.
     fn visit(&mut self, world: &World, step: Step) -> Result<Option<u32>, Violation> {
         let mut hasher = DefaultHasher::new();
@@ -191,17 +223,31 @@ impl Search<'_> {
         }
     }
 
-    /// The way to the last state.
-    fn replay(&self, start: &World) -> Vec<String> {
+    /// The moves from the start to a state.
+    fn way(&self, number: u32) -> Vec<Move> {
         let mut way = Vec::new();
-        let mut step = self.steps.last().copied().flatten();
-        while let Some((number, what)) = step {
+        let mut step = self.steps.get(number as usize).copied().flatten();
+        while let Some((before, what)) = step {
             way.push(what);
-            step = self.steps.get(number as usize).copied().flatten();
+            step = self.steps.get(before as usize).copied().flatten();
         }
-        let mut world = start.clone();
+        way.reverse();
+        way
+    }
+
+    /// A state, made again.
+    fn world(&self, number: u32) -> World {
+        let mut world = self.start.clone();
+        self.way(number).into_iter().for_each(|what| world.apply(what));
+        world
+    }
+
+    /// The way to the last state, as people read it.
+    fn replay(&self) -> Vec<String> {
+        let last = u32::try_from(self.steps.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let mut world = self.start.clone();
         let mut lines = vec![format!("{:60} {world}", "start")];
-        for what in way.into_iter().rev() {
+        for what in self.way(last) {
             let text = world.describe(what);
             world.apply(what);
             lines.push(format!("{text:60} {world}"));
