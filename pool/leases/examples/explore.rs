@@ -23,7 +23,7 @@ struct Args {
     #[arg(long, default_value_t = 3)]
     faults: u32,
     /// Number of moves from a run without faults.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 8)]
     depth: u32,
     /// Number of states. A state takes about 60 bytes, beside 4 GiB for worlds.
     #[arg(long, default_value_t = 20_000_000)]
