@@ -3,9 +3,10 @@
 //! ```text
 //!             MayLead              swapped             2 s
 //!   Standby ───────────► Swapping ─────────► Settling ─────► Active
-//!      ▲  swap failed, Lease lost │  ▲  a manager has accepted a later term  │
-//!      └──────────────────────────┘  └───────────────────────────────────────┘
+//!      ▲  swap failed, Lease lost │             │               │
+//!      └──────────────────────────┴─────────────┴───────────────┘
 //! ```
+//! A broker in office that hears of a later term from a manager swaps its own for one that is later still.
 //!
 //! A job is the broker's from its Want to its Offer. After the Offer the client has the lease, or sends another Want with
 //! its ticket. So the broker keeps nothing that managers and clients can't tell it again, and needs no database.
@@ -50,6 +51,8 @@ pub enum Timer {
     Settled,
     /// A job's client has not come back.
     Lost(JobUuid),
+    /// A manager has not answered the Prepare of a lease.
+    Unanswered(LeaseId),
     /// Only with [`Rule::TakenUntilReported`] off: a slot counts as free after a while.
     #[cfg(feature = "exploration")]
     Forget(ManagerId, SlotIndex),
@@ -60,6 +63,8 @@ pub enum Timer {
 pub struct Broker {
     limits: Limits,
     role: Role,
+    /// The term that is being written to the Kubernetes Lease; never one on standby.
+    swapping: Option<Term>,
     /// The highest term that this broker has had or heard of.
     heard: Term,
     managers: Managers,
@@ -72,11 +77,8 @@ pub struct Broker {
 pub enum Role {
     /// Another broker is active.
     Standby,
-    /// The new term is being written to the Kubernetes Lease.
-    Swapping {
-        /// The term in office once it is written.
-        next: Term,
-    },
+    /// The broker's first term is being written to the Kubernetes Lease.
+    Swapping,
     /// The broker listens until `until` and grants nothing.
     Settling {
         /// The broker's term.
@@ -96,7 +98,8 @@ impl Broker {
     #[must_use]
     pub fn new(limits: Limits, rules: Rules) -> Self {
         let (managers, queue) = (Managers::default(), Queue::default());
-        Self { limits, role: Role::Standby, heard: Term::default(), managers, queue, rules }
+        let (role, heard) = (Role::Standby, Term::default());
+        Self { limits, role, swapping: None, heard, managers, queue, rules }
     }
 
     /// Takes an event in.
@@ -105,7 +108,7 @@ impl Broker {
         match event {
             Event::MayLead { term } => {
                 if self.role == Role::Standby {
-                    self.swap(term, &mut actions);
+                    self.run_for_office(term, &mut actions);
                 }
             }
             Event::Swapped(outcome) => self.swapped(outcome, now.now, &mut actions),
@@ -161,7 +164,8 @@ impl Broker {
     pub fn timers(&self) -> Vec<Timer> {
         let settled = matches!(self.role, Role::Settling { .. }).then_some(Timer::Settled);
         let lost = self.queue.detached().map(|(_, job)| Timer::Lost(job));
-        let mut timers: Vec<Timer> = settled.into_iter().chain(lost).collect();
+        let unanswered = self.managers.answers().map(|(_, lease)| Timer::Unanswered(lease));
+        let mut timers: Vec<Timer> = settled.into_iter().chain(lost).chain(unanswered).collect();
         if !self.rules.hold(Rule::TakenUntilReported) {
             for (id, record) in self.managers.iter() {
                 let taken = (0..).map(SlotIndex).zip(&record.slots);
@@ -223,6 +227,9 @@ impl Broker {
                 {
                     self.lose_manager(former, actions);
                     actions.push(Action::Close(former));
+                    if former == connection {
+                        return;
+                    }
                 }
                 self.managers.register(id, connection, incarnation, endpoint, slots);
                 actions.push(Action::Notice(Notice::Registered(id)));
@@ -285,10 +292,10 @@ impl Broker {
         now: MonotonicTime,
         actions: &mut Vec<Action>,
     ) {
+        let Some((manager, lease)) = self.managers.answered(id, connection) else { return };
         if let Refusal::OldTerm { max_term } = why {
             self.hear(max_term, actions);
         }
-        let Some((manager, lease)) = self.managers.answered(id, connection) else { return };
         if why == Refusal::BadBitstream {
             self.managers.refuses(manager, &lease, now + timing::PROBE);
         }
@@ -344,7 +351,8 @@ impl Broker {
             _ => None,
         };
         let lost = self.queue.detached().next().map(|(at, job)| (Timer::Lost(job), at));
-        settled.into_iter().chain(lost).min_by_key(|(_, at)| *at)
+        let unanswered = self.managers.answers().next().map(|(at, lease)| (Timer::Unanswered(lease), at));
+        settled.into_iter().chain(lost).chain(unanswered).min_by_key(|(_, at)| *at)
     }
 
     fn fire_into(&mut self, timer: Timer, actions: &mut Vec<Action>) {
@@ -356,6 +364,12 @@ impl Broker {
                 }
             }
             Timer::Lost(job) => self.remove(job, actions),
+            Timer::Unanswered(lease) => {
+                if let Some(connection) = self.managers.give_up(lease) {
+                    self.lose_manager(connection, actions);
+                    actions.push(Action::Close(connection));
+                }
+            }
             #[cfg(feature = "exploration")]
             Timer::Forget(manager, slot) => self.managers.set(manager, slot, SlotRecord::Free),
         }

@@ -53,7 +53,7 @@ pub enum Phase {
     Offered {
         /// The lease.
         lease: LeaseId,
-        /// When the manager counts as dead.
+        /// When the manager counts as dead, if it has not answered.
         silent_at: MonotonicTime,
     },
     /// It has a slot.
@@ -224,7 +224,8 @@ impl Job {
         self.manager_alive(lease, now);
         match *message {
             ManagerToClient::Attached { .. } => {
-                if let Phase::Offered { lease, silent_at } = self.phase {
+                if let Phase::Offered { lease, .. } = self.phase {
+                    let silent_at = now + timing::SILENT;
                     self.phase = Phase::Running { lease, silent_at, yielding: false };
                     self.send(actions);
                     self.end_if_done(actions);
@@ -255,7 +256,8 @@ impl Job {
     }
 
     fn manager_alive(&mut self, of: LeaseId, now: MonotonicTime) {
-        if let Phase::Offered { lease, silent_at } | Phase::Running { lease, silent_at, .. } = &mut self.phase
+        // An Attach is answered at once: pings without the answer are no life.
+        if let Phase::Running { lease, silent_at, .. } = &mut self.phase
             && *lease == of
         {
             *silent_at = now + timing::SILENT;

@@ -22,6 +22,8 @@ pub const REAP: Millis = Millis::from_secs(1);
 pub const ORPHAN: Millis = Millis::from_secs(60);
 /// Manager: time between the probes of a bad slot, and for which a bitstream that failed to load is refused.
 pub const PROBE: Millis = Millis::from_secs(60);
+/// Broker: time for a manager's answer to a Prepare, which is longer than [`LOAD`]. Then the broker closes the connection.
+pub const ANSWER: Millis = Millis::from_secs(35);
 /// Broker: time for which a waiting job's place is kept without its client.
 pub const LOST: Millis = Millis::from_secs(10);
 /// Broker: time for which a newly active broker listens and grants nothing.

@@ -7,6 +7,7 @@ use crate::ids::{ConnectionId, JobUuid, ManagerId, Term};
 use crate::lease::Lease;
 use crate::messages::{BrokerToClient, BrokerToManager, CancelCause};
 use crate::rules::Rule;
+use crate::timing;
 use fpga_board::slots::SlotIndex;
 use fpga_core::units::MonotonicTime;
 
@@ -30,7 +31,7 @@ impl Broker {
         if !self.rules.hold(Rule::OfferAfterPrepared) {
             actions.extend(self.offer(grant.manager, grant.job, grant.lease));
         }
-        self.managers.prepare(grant.manager, lease);
+        self.managers.prepare(grant.manager, lease, now + timing::ANSWER);
         self.queue.set_phase(grant.job, Phase::Preparing(grant.lease));
         Ok(actions)
     }

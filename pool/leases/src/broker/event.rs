@@ -42,7 +42,8 @@ pub enum SwapOutcome {
 /// What the broker's owner must do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Replace the term in the Kubernetes Lease, with this broker as its holder, if it is the expected one.
+    /// Replace the term in the Kubernetes Lease, with this broker as its holder, if it is the expected one. Only the
+    /// answer to the latest of these counts.
     SwapTerm {
         /// The term that the Lease must have.
         expected: Term,

@@ -11,7 +11,7 @@ use crate::rules::{Rule, Rules};
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
 use fpga_core::units::MonotonicTime;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Number of refused bitstreams that are remembered of a manager. One that is forgotten is refused once more.
 const REFUSED: usize = 64;
@@ -34,8 +34,18 @@ pub(super) struct ManagerRecord {
 pub(super) struct Managers {
     records: BTreeMap<ManagerId, ManagerRecord>,
     connections: BTreeMap<ConnectionId, ManagerId>,
-    /// The slot of each lease whose Prepare is not answered.
-    preparing: BTreeMap<LeaseId, (ManagerId, SlotIndex)>,
+    /// The leases whose Prepare is not answered.
+    preparing: BTreeMap<LeaseId, Preparing>,
+    /// The same, by the moment at which their manager counts as stuck.
+    answers: BTreeSet<(MonotonicTime, LeaseId)>,
+}
+
+/// A lease whose Prepare is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Preparing {
+    manager: ManagerId,
+    slot: SlotIndex,
+    answer_by: MonotonicTime,
 }
 
 /// What a report is worth.
@@ -116,9 +126,15 @@ impl Managers {
         });
         let unanswered: Vec<Lease> = unanswered.collect();
         for lease in &unanswered {
-            self.preparing.remove(&lease.id);
+            self.end_preparing(lease.id);
         }
         Some((id, unanswered))
+    }
+
+    fn end_preparing(&mut self, lease: LeaseId) -> Option<Preparing> {
+        let preparing = self.preparing.remove(&lease)?;
+        self.answers.remove(&(preparing.answer_by, lease));
+        Some(preparing)
     }
 
     pub(super) fn current(&self, id: ManagerId) -> Option<ConnectionId> {
@@ -126,12 +142,25 @@ impl Managers {
     }
 
     /// Counts a slot as taken by a lease that is to be prepared.
-    pub(super) fn prepare(&mut self, id: ManagerId, lease: Lease) {
-        let (lease_id, slot) = (lease.id, lease.slot);
-        if let Some(record) = self.slot_mut(id, slot) {
+    pub(super) fn prepare(&mut self, manager: ManagerId, lease: Lease, answer_by: MonotonicTime) {
+        let (id, slot) = (lease.id, lease.slot);
+        if let Some(record) = self.slot_mut(manager, slot) {
             *record = SlotRecord::Preparing(lease);
-            self.preparing.insert(lease_id, (id, slot));
+            self.end_preparing(id);
+            self.preparing.insert(id, Preparing { manager, slot, answer_by });
+            self.answers.insert((answer_by, id));
         }
+    }
+
+    /// The unanswered Prepares and when their managers count as stuck, the earliest first.
+    pub(super) fn answers(&self) -> impl Iterator<Item = (MonotonicTime, LeaseId)> {
+        self.answers.iter().copied()
+    }
+
+    /// Expects no answer to a Prepare any more. Returns the connection on which it was to come.
+    pub(super) fn give_up(&mut self, lease: LeaseId) -> Option<ConnectionId> {
+        let manager = self.end_preparing(lease)?.manager;
+        self.current(manager)
     }
 
     /// Takes the answer to a Prepare, if it is expected on this connection. The slot is unknown then.
@@ -140,11 +169,11 @@ impl Managers {
         lease: LeaseId,
         connection: ConnectionId,
     ) -> Option<(ManagerId, Lease)> {
-        let (id, slot) = *self.preparing.get(&lease)?;
+        let Preparing { manager: id, slot, .. } = *self.preparing.get(&lease)?;
         if self.current(id) != Some(connection) {
             return None;
         }
-        self.preparing.remove(&lease);
+        self.end_preparing(lease);
         let record = self.slot_mut(id, slot)?;
         match std::mem::replace(record, SlotRecord::Unknown) {
             SlotRecord::Preparing(lease) => Some((id, lease)),

@@ -9,37 +9,55 @@ use crate::rules::Rule;
 use crate::timing;
 use fpga_core::units::MonotonicTime;
 
+/// How far a manager's word takes a broker's term at once. Brokers count one by one: a term that is later by more is a
+/// lie, or follows from one, and terms must not run out by lies.
+const LEAP: u64 = 1 << 20;
+
 impl Broker {
+    pub(super) fn run_for_office(&mut self, in_lease: Term, actions: &mut Vec<Action>) {
+        self.role = Role::Swapping;
+        self.swap_term(in_lease, actions);
+    }
+
     /// Begins to take the term after `in_lease`, which is in the Kubernetes Lease.
-    pub(super) fn swap(&mut self, in_lease: Term, actions: &mut Vec<Action>) {
+    fn swap_term(&mut self, in_lease: Term, actions: &mut Vec<Action>) {
         let next = in_lease.max(self.heard).next();
-        self.role = Role::Swapping { next };
+        self.swapping = Some(next);
         actions.push(Action::SwapTerm { expected: in_lease, next });
     }
 
     pub(super) fn swapped(&mut self, outcome: SwapOutcome, now: MonotonicTime, actions: &mut Vec<Action>) {
-        let Role::Swapping { next } = self.role else { return };
-        match outcome {
-            SwapOutcome::Failed => self.step_down(actions),
-            // A manager has told of a later term meanwhile.
-            SwapOutcome::Done if self.heard >= next => self.swap(next, actions),
-            SwapOutcome::Done => {
-                self.heard = next;
-                self.role = Role::Settling { term: next, until: now + timing::SETTLE };
-            }
+        let Some(term) = self.swapping.take() else { return };
+        if outcome == SwapOutcome::Failed {
+            self.step_down(actions);
+            return;
+        }
+        self.role = match self.role {
+            Role::Active { .. } => Role::Active { term },
+            Role::Settling { until, .. } => Role::Settling { term, until },
+            Role::Standby | Role::Swapping => Role::Settling { term, until: now + timing::SETTLE },
+        };
+        // A manager may have told of a later term meanwhile.
+        let is_latest = self.heard < term;
+        self.heard = self.heard.max(term);
+        if !is_latest && term < term.next() {
+            self.swap_term(term, actions);
         }
     }
 
-    /// Takes a later term than the own one if a manager has accepted one that is.
+    /// Takes a later term than the own one if a manager has accepted one that is. The broker grants meanwhile: a manager
+    /// that lies keeps nobody from the other managers' slots.
     pub(super) fn hear(&mut self, term: Term, actions: &mut Vec<Action>) {
         if !self.rules.hold(Rule::LaterTermsWin) {
             return;
         }
-        self.heard = self.heard.max(term);
+        let latest = Term(self.heard.0.saturating_add(LEAP));
+        self.heard = self.heard.max(term.min(latest));
         if let Role::Settling { term: own, .. } | Role::Active { term: own } = self.role
-            && term > own
+            && self.heard > own
+            && self.swapping.is_none()
         {
-            self.swap(own, actions);
+            self.swap_term(own, actions);
         }
     }
 
@@ -50,6 +68,6 @@ impl Broker {
         actions.extend(self.managers.connections().chain(self.queue.connections()).map(Action::Close));
         actions.push(Action::Notice(Notice::Inactive));
         (self.managers, self.queue) = (Managers::default(), Queue::default());
-        self.role = Role::Standby;
+        (self.role, self.swapping) = (Role::Standby, None);
     }
 }

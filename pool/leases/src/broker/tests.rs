@@ -228,6 +228,24 @@ fn a_lost_manager_is_forgotten_and_its_unanswered_job_waits_again() {
 }
 
 #[test]
+fn a_manager_that_does_not_answer_a_prepare_loses_its_connection_and_the_job_waits_again() {
+    let mut bench = Bench::ready();
+    bench.grant(1).unwrap();
+    assert_eq!(bench.pass(Millis(34_999)), []);
+    let lost = [Action::Notice(Notice::Lost(A)), Action::Notice(Notice::Waiting(JOB)), Action::Close(OF_A)];
+    assert_eq!(bench.pass(Millis(1)), lost);
+    assert_eq!(bench.broker.next_deadline(), None);
+}
+
+#[test]
+fn a_manager_that_registers_twice_on_a_connection_loses_it() {
+    let mut bench = Bench::ready();
+    let again = bench.register(OF_A, 0, SlotStatus::Free);
+    assert_eq!(again, [Action::Notice(Notice::Lost(A)), Action::Close(OF_A)]);
+    assert_eq!(bench.grant(1), not_free());
+}
+
+#[test]
 fn only_the_present_connection_of_a_manager_counts_and_its_reports_in_order() {
     let mut bench = Bench::ready();
     let held = SlotStatus::Held(lease(1), Activity::Busy);
@@ -242,15 +260,30 @@ fn only_the_present_connection_of_a_manager_counts_and_its_reports_in_order() {
 
 #[test]
 fn a_manager_that_has_heard_a_later_term_makes_the_broker_take_a_later_one_or_step_down() {
-    for (outcome, role) in [(SwapOutcome::Done, None), (SwapOutcome::Failed, Some(Role::Standby))] {
+    for (outcome, role) in
+        [(SwapOutcome::Done, Role::Active { term: Term(10) }), (SwapOutcome::Failed, Role::Standby)]
+    {
         let mut bench = Bench::ready();
         let heard = bench.register(ConnectionId(11), 9, SlotStatus::Free);
         assert!(heard.contains(&Action::SwapTerm { expected: Term(4), next: Term(10) }));
-        assert_eq!(bench.grant(1), Err(GrantError::NotActive));
         let actions = bench.event(Event::Swapped(outcome));
-        assert_eq!(bench.broker.role() == Role::Standby, role.is_some());
-        assert_eq!(actions.contains(&Action::Close(OF_C)), role.is_some());
+        assert_eq!(bench.broker.role(), role);
+        assert_eq!(actions.contains(&Action::Close(OF_C)), role == Role::Standby);
     }
+}
+
+#[test]
+fn a_broker_grants_while_it_takes_a_later_term() {
+    let mut bench = Bench::ready();
+    bench.register(ConnectionId(11), 9, SlotStatus::Free);
+    assert!(bench.grant(1).is_ok());
+    let refused =
+        ManagerToBroker::Refused { lease: LeaseId(1), why: Refusal::OldTerm { max_term: Term(12) } };
+    bench.event(Event::Manager(ConnectionId(11), A, refused));
+    let again = bench.event(Event::Swapped(SwapOutcome::Done));
+    assert_eq!(again, [Action::SwapTerm { expected: Term(10), next: Term(13) }]);
+    assert_eq!(bench.event(Event::Swapped(SwapOutcome::Done)), []);
+    assert_eq!(bench.broker.role(), Role::Active { term: Term(13) });
 }
 
 #[test]

@@ -115,11 +115,21 @@ fn a_step_that_must_not_run_twice_ends_its_job_when_the_lease_is_lost() {
 #[test]
 fn a_silent_manager_is_lost_after_five_seconds_without_a_sign_of_life() {
     let mut job = job(1, Repetition::Allowed);
-    offer(&mut job, 1);
+    attached(&mut job, 1);
     job.handle(Event::ManagerAlive(LeaseId(1)), NOW + Millis(4000));
     assert_eq!(job.tick(NOW + Millis(8999)), []);
     assert_eq!(job.tick(NOW + Millis(9000)), [Action::CloseManager(LeaseId(1)), want(10, None)]);
     assert_eq!(job.next_deadline(), None);
+}
+
+#[test]
+fn a_manager_that_answers_pings_and_not_the_attach_is_lost_after_five_seconds() {
+    let mut job = job(1, Repetition::Allowed);
+    offer(&mut job, 1);
+    job.handle(Event::ManagerAlive(LeaseId(1)), NOW + Millis(4000));
+    from_manager(&mut job, ManagerToClient::Yield { lease: LeaseId(1) });
+    assert_eq!(job.tick(NOW + Millis(4999)), []);
+    assert_eq!(job.tick(NOW + Millis(5000)), [Action::CloseManager(LeaseId(1)), want(10, None)]);
 }
 
 #[test]
