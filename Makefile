@@ -157,8 +157,9 @@ picker-load: control-plane envoy ## 500,000 requests through Envoy and the picke
 	target/release/fpga-picker-load
 
 .PHONY: pool-explore
-pool-explore: ## Try the orders of messages, timers, and faults of the pool's leases (5 minutes; POOL_EXPLORE="--faults 2 --states 2000000")
-	cargo run --release -p fpga-pool-leases --example explore -- $(POOL_EXPLORE)
+pool-explore: ## Try the orders of messages, timers, and faults of the pool's leases (at most 10 minutes and 8 GiB; POOL_EXPLORE="--faults 2 --depth 9")
+	cargo build --release -p fpga-pool-leases --example explore
+	ulimit -v 8388608; exec nice target/release/examples/explore $(POOL_EXPLORE)
 
 .PHONY: conformance
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)
