@@ -179,6 +179,7 @@ impl Owner {
                 self.state.next_publication();
                 answer(reply, Ok(self.node_state(now)));
             }
+            Command::Reuse { reply } => answer(reply, Ok(self.state.reuse_text(now))),
             Command::Plugin { report, reply } => {
                 self.plugin.reports(report, Instant::now());
                 self.take_plugin(now);

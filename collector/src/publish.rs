@@ -1,4 +1,4 @@
-//! Writes the annotation by server-side apply when [`policy`] decides so, and retries with pauses when the API server
+//! Writes the annotations by server-side apply when [`policy`] decides so, and retries with pauses when the API server
 //! fails or asks for them. Events are acknowledged meanwhile.
 
 pub mod labeller;
@@ -9,6 +9,7 @@ use crate::metrics::{Metrics, PublicationOutcome};
 use crate::owner::{Handle, Refusal};
 use crate::server::{self, Phase};
 use crate::stream::Link;
+use fpga_board::reuse::published::REUSE_ANNOTATION;
 use fpga_core::node_state::{self, EncodeError, Encoded, NodeState};
 use fpga_net::backoff::Backoff;
 use fpga_net::jitter::Jitter;
@@ -177,15 +178,16 @@ impl Publisher {
             Some(uid) => uid,
             None => self.read_node().await?,
         };
-        let mut state = self.owner.publish().await?;
+        let (mut state, reuse) = (self.owner.publish().await?, self.owner.reuse().await?);
         state.heartbeat = self.policy.intervals().heartbeat.into();
         let Encoded { text, left_out } = node_state::encode(&state)?;
         self.metrics.truncated.set(i64::from(left_out.total()));
+        let annotations = serde_json::json!({ (node_state::ANNOTATION): text, (REUSE_ANNOTATION): reuse });
         let patch = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Node",
             // With the UID, a deleted node is a conflict. Without it, the write would create a new node.
-            "metadata": { "name": self.node, "uid": uid, "annotations": { (node_state::ANNOTATION): text } },
+            "metadata": { "name": self.node, "uid": uid, "annotations": annotations },
         });
         let params = PatchParams::apply(node_state::FIELD_MANAGER).force();
         let patch = Patch::Apply(patch);

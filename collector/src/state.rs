@@ -6,9 +6,10 @@
 
 use crate::plugin::Presence;
 use crate::timeline::{ClockStep, Timeline};
+use fpga_board::reuse::published::ReuseLog;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
-use fpga_core::event::Event;
+use fpga_core::event::{Event, Phase};
 use fpga_core::ledger::{Ledger, Order, TooManyReporters, Verdict};
 use fpga_core::node_state::{DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, StateVersion};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
@@ -38,6 +39,9 @@ pub struct State {
     /// Absent in old checkpoints.
     #[serde(default)]
     plugin: Presence,
+    /// Absent in old checkpoints.
+    #[serde(default)]
+    reuse: ReuseLog,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +111,7 @@ impl State {
             seq: 0,
             touched: false,
             plugin: Presence::Unknown,
+            reuse: ReuseLog::default(),
         })
     }
 
@@ -179,6 +184,7 @@ impl State {
             }
             Record::Gone(id) => {
                 self.devices.remove(id);
+                self.reuse.forget(id);
             }
             Record::Clock(_) => {}
             Record::Seed(state) => self.window.seed(state, at),
@@ -210,10 +216,22 @@ impl State {
                     }
                 }
             };
-            self.window.count(event, share, order, self.timeline.as_then(event.timestamp_ms, at));
+            let then = self.timeline.as_then(event.timestamp_ms, at);
+            self.window.count(event, share, order, then);
+            self.count_use(event, then);
             counted.accepted += 1;
         }
         counted
+    }
+
+    /// Counts the gap before a task. Events that were merged are one use: what was used so often is used again soon.
+    fn count_use(&mut self, event: &Event, at: Moment) {
+        let is_task = event.task.is_some() || event.duration_ms > Millis::ZERO;
+        let Some(device) = &event.device else { return };
+        if is_task && event.phase == Phase::Final && self.devices.contains_key(device) {
+            let begin = at.now - (at.wall - event.timestamp_ms) - event.duration_ms;
+            self.reuse.used(device, &event.bitstream_identifier, event.digest.as_ref(), begin);
+        }
     }
 
     /// Treats every device as having just reported: after a start, no device had time to report.
@@ -260,6 +278,11 @@ impl State {
     /// The moment on the time line at which the wall clock shows `now`.
     pub fn moment(&self, now: WallTime) -> Moment {
         self.timeline.moment(now, self.window.latest())
+    }
+
+    /// The annotation with the gaps between the uses of bitstreams, as it is published at `now`.
+    pub fn reuse_text(&self, now: WallTime) -> String {
+        self.reuse.text(self.moment(now).now)
     }
 
     /// The window.

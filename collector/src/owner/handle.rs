@@ -64,6 +64,7 @@ pub(super) enum Command {
     PluginLeaves { reply: Reply<()> },
     Measure { reply: Reply<NodeState> },
     Publish { reply: Reply<NodeState> },
+    Reuse { reply: Reply<String> },
     Seen { state: Box<NodeState>, reply: Reply<()> },
     Stop,
 }
@@ -123,6 +124,14 @@ impl Handle {
     /// [`Refusal`] for the reason.
     pub async fn publish(&self) -> Result<NodeState, Refusal> {
         self.ask(|reply| Command::Publish { reply }).await
+    }
+
+    /// The text of the annotation with the gaps between the uses of bitstreams.
+    ///
+    /// # Errors
+    /// [`Refusal`] for the reason.
+    pub async fn reuse(&self) -> Result<String, Refusal> {
+        self.ask(|reply| Command::Reuse { reply }).await
     }
 
     /// Passes on the annotation that the node has.

@@ -39,6 +39,30 @@ fn steps() -> [(ClockStep, WallTime); 2] {
 }
 
 #[test]
+fn gaps_between_tasks_are_published_by_bitstream_and_a_board_that_leaves_takes_its_own() {
+    let mut state = State::new(LENGTH).unwrap();
+    state.apply(&task(1, 1, NOW), NOW);
+    state.apply(&Record::Device(Box::new(status())), NOW);
+    for seq in 2..=5 {
+        let end = NOW + Millis(seq * 40_000);
+        state.apply(&task(1, seq, end), end);
+        state.apply(&task(1, seq, end), end);
+    }
+    let after = NOW + Millis(5 * 40_000);
+    for (step, by) in [(ClockStep::Forward(STEP), STEP), (ClockStep::Back(STEP), Millis::ZERO)] {
+        state.apply(&Record::Clock(step), after + by);
+    }
+    // Of five tasks the first came before its board, so four uses and three gaps of 40 s are left; a task begins 30 s
+    // before its end. Repeated events count once.
+    let expected = r#"{"v":1,"boards":{"dm0":{"used":[{"name":"sobel","idleMs":32000,"gaps":[[30,48]]}]}}}"#;
+    assert_eq!(state.reuse_text(after + Millis(2_000)), expected);
+    let restored: State = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
+    assert_eq!(restored.reuse_text(after + Millis(2_000)), expected);
+    state.apply(&Record::Gone("dm0".into()), after);
+    assert_eq!(state.reuse_text(after), r#"{"v":1}"#);
+}
+
+#[test]
 fn devices_and_starts_alone_leave_room_for_what_the_annotation_tells() {
     let published = publish(&busy(), NOW);
     let mut state = State::new(LENGTH).unwrap();

@@ -6,6 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use fpga_board::reuse::published::{NodeReuse, REUSE_ANNOTATION};
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
 use fpga_net::testing::{Server, status};
 use serde_json::{Value, json};
@@ -97,6 +98,8 @@ async fn write(
     assert!(body["metadata"].get("labels").is_none());
     let text = body["metadata"]["annotations"][ANNOTATION].as_str().unwrap();
     assert!(text.len() <= 4096);
+    let reuse = body["metadata"]["annotations"][REUSE_ANNOTATION].as_str().unwrap();
+    assert!(NodeReuse::parse(reuse).is_some(), "{reuse}");
     api.writes.push((Instant::now(), decode(text).unwrap()));
     api.annotation = Some(text.to_owned());
     node(&api)

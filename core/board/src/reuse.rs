@@ -6,6 +6,7 @@
 
 mod foresight;
 mod profile;
+pub mod published;
 
 pub use foresight::{Foresight, Horizon, MOST_KNOWN};
 pub use profile::{Pressure, ReuseProfile};

@@ -54,6 +54,13 @@ impl MovedOffAnnotation {
         if left.0.len() > MAX_MOVED_OFF { Err(TooManyMovedOff) } else { Ok(left) }
     }
 
+    /// The annotation without this controller.
+    #[must_use]
+    pub fn without(mut self, controller: &str) -> Self {
+        self.0.remove(controller);
+        self
+    }
+
     /// The annotation without those controllers whose time is over.
     #[must_use]
     pub fn without_ended(mut self, now: WallTime) -> Self {
@@ -117,6 +124,8 @@ mod tests {
         assert!(read.has("shop/rs", MonotonicTime(149)) && !read.has("shop/rs", MonotonicTime(150)));
         assert!(!read.has("other/rs", MonotonicTime(50)));
         assert!(MovedOffAnnotation::parse(&text).at(moment(NOW + Millis(100))).is_empty());
+        assert_eq!(written.clone().without("other/rs"), written);
+        assert!(written.clone().without("shop/rs").is_empty());
         assert_eq!(written.without_ended(NOW + Millis(100)).text(), None);
     }
 
