@@ -95,6 +95,7 @@ fn table(moves: &Moves, now: u64) -> Table {
             MoveOutcome::Suggested => Cell::new("suggested", Style::Plain),
             MoveOutcome::Begun => Cell::new("begun", Style::Yellow),
             MoveOutcome::Evicted => Cell::new("evicted", Style::Yellow),
+            MoveOutcome::Stuck(why) => Cell::new(format!("stuck: {why}"), Style::Red),
             MoveOutcome::Ended => Cell::new("ended", Style::Green),
             MoveOutcome::GivenUp(why) => Cell::new(format!("given up: {why}"), Style::Red),
         };

@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::leader::Leader;
 use crate::lease::election::{Election, Timing};
 use crate::metrics::Metrics;
-use crate::moves::{MoveMode, MoveSettings, Mover};
+use crate::moves::{MoveMode, MoveSettings, Mover, Rebalance};
 use crate::probes::Probes;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
@@ -75,6 +75,17 @@ pub struct Args {
     /// Least time between two moves of one Deployment.
     #[arg(long, env = "FPGA_MOVES_COOL_DOWN", default_value = "10m", value_parser = duration::parse)]
     moves_cool_down: Duration,
+    /// Time for the replicas of a moved Deployment to be Ready again; later an event tells what is missing, and the node
+    /// that it was moved off takes it again.
+    #[arg(long, env = "FPGA_MOVES_RECOVERY", default_value = "5m", value_parser = duration::parse)]
+    moves_recovery: Duration,
+    /// Least number of cold starts in an hour that a move to another board must be expected to save; 0 for no moves that
+    /// save cold starts.
+    #[arg(long, env = "FPGA_MOVES_LEAST_GAIN", value_name = "COUNT", default_value_t = 60)]
+    moves_least_gain: u32,
+    /// Least time between two decisions to move pods because of cold starts.
+    #[arg(long, env = "FPGA_REBALANCE_INTERVAL", default_value = "10m", value_parser = duration::parse)]
+    rebalance_interval: Duration,
     /// Time for a board to come back before the pods that hold it are moved.
     #[arg(long, env = "FPGA_BOARD_GRACE", default_value = "1m", value_parser = duration::parse)]
     board_grace: Duration,
@@ -101,9 +112,11 @@ impl Args {
         if !whole_seconds || !(3..=3_600).contains(&self.lease_duration.as_secs()) {
             bail!("--lease-duration {:?} can't be; write whole seconds from 3s to 1h", self.lease_duration);
         }
-        for (flag, interval) in
-            [("--status-interval", self.status_interval), ("--moves-interval", self.moves_interval)]
-        {
+        for (flag, interval) in [
+            ("--status-interval", self.status_interval),
+            ("--moves-interval", self.moves_interval),
+            ("--rebalance-interval", self.rebalance_interval),
+        ] {
             if interval < Duration::from_millis(100) {
                 bail!("{flag} {interval:?} can't be; write 100ms or more, for example 30s");
             }
@@ -125,13 +138,21 @@ impl Args {
             },
             board_grace: self.board_grace.into(),
             moved_off_time: self.moved_off_time.into(),
+            recovery: self.moves_recovery.into(),
+            rebalance: Rebalance {
+                interval: self.rebalance_interval.into(),
+                least_per_hour: self.moves_least_gain,
+            },
+            library_namespace: self.library_namespace.clone(),
         }
     }
 
     async fn serve(self) -> Result<()> {
         self.validate()?;
         let mut signals = Signals::install().context("can't take signals")?;
-        let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
+        let mut config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
+        // By 429 the Eviction API says that a budget forbids it; all else is tried again by the next look.
+        config.default_retry = false;
         let client = kube::Client::try_from(config)?;
         let listener = TcpListener::bind(self.metrics_listen).await.with_context(|| {
             format!("can't listen on {}; choose another address with --metrics-listen", self.metrics_listen)
@@ -207,6 +228,7 @@ mod tests {
             (["--lease-duration", "4500ms"], "3s to 1h"),
             (["--status-interval", "0"], "for example 30s"),
             (["--moves-interval", "1ms"], "for example 30s"),
+            (["--rebalance-interval", "0"], "for example 30s"),
             (["--moved-off-time", "2h"], "1h or less"),
         ] {
             let args = Args::try_parse_from(["x", args[0], args[1]]).unwrap();

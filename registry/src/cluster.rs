@@ -2,6 +2,7 @@
 //! every replica.
 
 use crate::metrics::Metrics;
+use fpga_board::reuse::published::{NodeReuse, REUSE_ANNOTATION};
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
 use fpga_core::units::{Millis, WallTime};
@@ -16,7 +17,7 @@ use kube::runtime::reflector::{Store, reflector, store};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -95,6 +96,17 @@ impl Cluster {
     #[must_use]
     pub fn fpga_pods(&self) -> Vec<FpgaPod> {
         self.pods.state().iter().filter_map(|pod| FpgaPod::of(pod)).collect()
+    }
+
+    /// What the nodes publish of the gaps between uses, by name of the node.
+    #[must_use]
+    pub fn reuse(&self) -> BTreeMap<String, NodeReuse> {
+        let nodes = self.nodes.state();
+        let published = nodes.iter().filter_map(|node| {
+            let text = node.metadata.annotations.as_ref()?.get(REUSE_ANNOTATION)?;
+            Some((node.metadata.name.clone()?, NodeReuse::parse(text)?))
+        });
+        published.collect()
     }
 
     /// The nodes; `states` has what was decoded before.

@@ -10,7 +10,7 @@ use fpga_registry_api::Bitstream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use serde_json::json;
 use std::time::{Duration, SystemTime};
 use tokio::time::MissedTickBehavior;
@@ -58,12 +58,8 @@ impl Leader {
     }
 
     fn status_changes(&self, states: &mut NodeStates) -> Vec<StatusChange> {
-        let namespaces = self.cluster.namespaces.state();
-        let labels = namespaces
-            .iter()
-            .map(|namespace| (namespace.name_any(), namespace.metadata.labels.clone().unwrap_or_default()));
         let bitstreams = self.cluster.bitstreams.state();
-        let library = status::library(&bitstreams, labels.collect(), self.library_namespace.clone());
+        let library = status::library_of(&self.cluster, self.library_namespace.clone());
         let nodes = self.cluster.known_nodes(states, WallTime::of(SystemTime::now()));
         let now = Timestamp::now();
         // The API server keeps whole seconds.
@@ -96,6 +92,7 @@ impl Leader {
 
     /// Looks for moves, once per interval. Never returns.
     pub async fn keep_moving(&self, mut mover: Mover, interval: Duration) {
+        self.cluster.until_bitstreams_are_known().await;
         self.cluster.until_pods_are_known().await;
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

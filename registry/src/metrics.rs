@@ -24,6 +24,7 @@ enum OutcomeLabel {
     Suggested,
     Begun,
     Evicted,
+    Stuck,
     Ended,
     GivenUp,
 }
@@ -33,6 +34,7 @@ label_texts! {
         Suggested => "suggested",
         Begun => "begun",
         Evicted => "evicted",
+        Stuck => "stuck",
         Ended => "ended",
         GivenUp => "given_up",
     }
@@ -81,6 +83,7 @@ impl Metrics {
             MoveOutcome::Suggested => OutcomeLabel::Suggested,
             MoveOutcome::Begun => OutcomeLabel::Begun,
             MoveOutcome::Evicted => OutcomeLabel::Evicted,
+            MoveOutcome::Stuck(_) => OutcomeLabel::Stuck,
             MoveOutcome::Ended => OutcomeLabel::Ended,
             MoveOutcome::GivenUp(_) => OutcomeLabel::GivenUp,
         };

@@ -4,39 +4,38 @@
 //! pod's node is marked so that the scheduler keeps the workload off it, then the pod is evicted. Each step may be done
 //! again: whoever leads next goes on where the last leader ended.
 
+pub mod cold_starts;
+mod events;
 pub mod found;
+mod marks;
 pub mod records;
 mod workloads;
 
-use crate::cluster::{Cluster, KnownNode, NodeStates};
+use crate::cluster::{Cluster, NodeStates};
 use crate::lease::election::Leadership;
 use crate::metrics::Metrics;
+use crate::status;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use found::LostBoards;
-use fpga_cluster::moves::{Cause, MovePolicy, PastMove, Progress, decide};
-use fpga_core::moved_off::{MOVED_OFF_ANNOTATION, MovedOffAnnotation};
-use fpga_core::node_state::controller;
+use events::Events;
+use found::{Found, LostBoards};
+use fpga_cluster::moves::{COLD_STARTS, Cause, MovePolicy, PastMove, Progress, decide};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_registry_api::{HeldMove, MoveOutcome, MoveRecord};
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
-use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, EvictParams, Preconditions};
 use kube::{Api, Client};
+use marks::Marks;
 use records::Records;
-use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
-use tracing::{info, warn};
-use workloads::Judged;
+use tracing::info;
+use workloads::{Judged, Recovery};
 
-/// The reporting controller of events.
-const CONTROLLER: &str = "fpga-scheduling.io/registry";
 /// Pods that are looked at in one interval; others follow.
 const MOST_LOOKED_AT: usize = 64;
 /// Most records; beyond, nothing is moved until some have ended.
 const MOST_RECORDS: usize = 400;
-/// Longest note of an event that the API server takes, in characters of any length.
-const MAX_NOTE: usize = 256;
 /// Age at which a move that was begun and not done is given up: the cluster may be another by then.
 const LATEST: Millis = Millis::from_secs(120);
 
@@ -64,6 +63,21 @@ pub struct MoveSettings {
     pub board_grace: Millis,
     /// Time for which a workload is kept off the node that it was moved off.
     pub moved_off_time: Millis,
+    /// Time for a workload to be Ready again; later its node takes it again, and an event tells what is missing.
+    pub recovery: Millis,
+    /// Moves that save cold starts.
+    pub rebalance: Rebalance,
+    /// The namespace whose Bitstreams all pods may name without it.
+    pub library_namespace: Option<String>,
+}
+
+/// When pods are moved to save cold starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rebalance {
+    /// Least time between two such decisions: demand on a new board is known only after a while.
+    pub interval: Millis,
+    /// Least number of cold starts in an hour that a move must be expected to save; 0 for no such moves.
+    pub least_per_hour: u32,
 }
 
 /// Looks for moves, and does them.
@@ -71,7 +85,8 @@ pub struct Mover {
     client: Client,
     settings: MoveSettings,
     metrics: Metrics,
-    events: Recorder,
+    events: Events,
+    marks: Marks,
     lost: LostBoards,
     states: NodeStates,
     started: Instant,
@@ -81,10 +96,10 @@ impl Mover {
     /// A mover of the replica `me`.
     #[must_use]
     pub fn new(client: Client, settings: MoveSettings, metrics: Metrics, me: String) -> Self {
-        let reporter = Reporter { controller: CONTROLLER.into(), instance: Some(me) };
-        let events = Recorder::new(client.clone(), reporter);
+        let events = Events::new(client.clone(), metrics.clone(), me);
+        let marks = Marks::new(client.clone(), settings.moved_off_time);
         let (lost, states) = (LostBoards::default(), NodeStates::default());
-        Self { client, settings, metrics, events, lost, states, started: Instant::now() }
+        Self { client, settings, metrics, events, marks, lost, states, started: Instant::now() }
     }
 
     /// Forgets what was seen: another replica leads.
@@ -107,7 +122,7 @@ impl Mover {
         let at = self.moment();
         let nodes = cluster.known_nodes(&mut self.states, at.wall);
         if self.settings.mode == MoveMode::Evict {
-            self.end_marks(&nodes, at.wall).await?;
+            self.marks.end(&nodes, at.wall).await?;
         }
         let mut records = Records::read(&self.client, &self.settings.namespace).await?;
         self.follow(&mut records, leadership).await?;
@@ -116,6 +131,15 @@ impl Mover {
         }
         let pods = cluster.fpga_pods();
         let mut found = self.lost.find(&pods, &nodes, self.settings.board_grace, at.now);
+        let reuse = if self.rebalances(&records, at.wall) { cluster.reuse() } else { BTreeMap::new() };
+        if !reuse.is_empty() {
+            let library = status::library_of(cluster, self.settings.library_namespace.clone());
+            let least = self.settings.rebalance.least_per_hour;
+            let more = cold_starts::find(&pods, &nodes, &reuse, &library, least, at.wall);
+            let is_new = |more: &Found<'_>| found.iter().all(|one| one.pod.uid != more.pod.uid);
+            let more: Vec<Found<'_>> = more.into_iter().filter(is_new).collect();
+            found.extend(more);
+        }
         found.truncate(MOST_LOOKED_AT);
         let judged = workloads::judge(&self.client, found).await?;
         let candidates: Vec<_> = judged.iter().map(|judged| judged.candidate.clone()).collect();
@@ -144,6 +168,13 @@ impl Mover {
         records.set_held(held.collect()).await
     }
 
+    /// Whether pods may be moved now to save cold starts.
+    fn rebalances(&self, records: &Records, now: WallTime) -> bool {
+        let Rebalance { interval, least_per_hour } = self.settings.rebalance;
+        let mut moves = records.moves().iter().filter(|record| record.cause == COLD_STARTS);
+        least_per_hour > 0 && moves.all(|record| now - WallTime(record.at_ms) >= interval)
+    }
+
     /// Writes a move into the records, and does it.
     async fn begin(&self, judged: &Judged<'_>, records: &mut Records, now: WallTime) -> Result<()> {
         // The decision has such candidates only.
@@ -156,11 +187,11 @@ impl Mover {
         let index = records.push(record.clone(), young).await?;
         self.metrics.moved(&record.outcome);
         if self.settings.mode != MoveMode::Evict {
-            self.tell(&record, &record.outcome).await;
+            self.events.tell(&record, &record.outcome).await;
             return Ok(());
         }
-        let outcome = self.finish(&record).await?;
-        self.tell(&record, &outcome).await;
+        let outcome = self.finish(&record, records.moves()).await?;
+        self.events.tell(&record, &outcome).await;
         self.settle(records, index, outcome).await
     }
 
@@ -169,7 +200,9 @@ impl Mover {
         let deployment = deployment.as_ref()?;
         let serves = match &candidate.cause {
             Cause::NotPrepared => "it serves nobody",
-            Cause::BoardLost { .. } | Cause::BoardWanted { .. } => "its Deployment has other Ready pods",
+            Cause::BoardLost { .. } | Cause::BoardWanted { .. } | Cause::ColdStarts(_) => {
+                "its Deployment has other Ready pods"
+            }
         };
         Some(MoveRecord {
             at_ms: now.0,
@@ -194,7 +227,8 @@ impl Mover {
 
     /// Time for which records matter to decisions.
     fn longest_memory(&self) -> Millis {
-        self.settings.policy.cool_down.max(fpga_cluster::moves::HOUR)
+        let Self { settings: MoveSettings { policy, rebalance, .. }, .. } = self;
+        policy.cool_down.max(rebalance.interval).max(fpga_cluster::moves::HOUR)
     }
 
     /// Goes on with moves that have not ended.
@@ -214,28 +248,49 @@ impl Mover {
                     MoveOutcome::GivenUp("evictions were turned off".to_owned())
                 }
                 MoveOutcome::Begun if self.moment().wall - WallTime(record.at_ms) > LATEST => {
-                    self.given_up_late(&record).await?
+                    self.given_up_late(&record, records.moves()).await?
                 }
-                MoveOutcome::Begun => self.finish(&record).await?,
-                _ if workloads::has_recovered(&self.client, &record).await? => MoveOutcome::Ended,
-                _ => continue,
+                MoveOutcome::Begun => self.finish(&record, records.moves()).await?,
+                _ => match self.recovered(&record, records.moves()).await? {
+                    Some(outcome) => outcome,
+                    None => continue,
+                },
             };
             self.settle(records, index, outcome).await?;
         }
         Ok(())
     }
 
+    /// What became of a move whose pod is gone, if that is something new.
+    async fn recovered(&self, record: &MoveRecord, all: &[MoveRecord]) -> Result<Option<MoveOutcome>> {
+        let is_late = self.moment().wall - WallTime(record.at_ms) > self.settings.recovery;
+        match workloads::recovery(&self.client, record).await? {
+            Recovery::Complete => Ok(Some(MoveOutcome::Ended)),
+            Recovery::Waiting(why) if is_late && record.outcome == MoveOutcome::Evicted => {
+                // An eviction can't be undone, but nothing keeps the replacement off the node any more.
+                if self.settings.mode == MoveMode::Evict {
+                    self.marks.take_back(record, all, self.moment().wall).await?;
+                }
+                let stuck = MoveOutcome::Stuck(why);
+                self.events.tell(record, &stuck).await;
+                Ok(Some(stuck))
+            }
+            Recovery::Waiting(_) => Ok(None),
+        }
+    }
+
     /// What became of a move that was begun long ago, by a leader that ended then.
-    async fn given_up_late(&self, record: &MoveRecord) -> Result<MoveOutcome> {
+    async fn given_up_late(&self, record: &MoveRecord, all: &[MoveRecord]) -> Result<MoveOutcome> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &record.namespace);
         let pod = pods.get_opt(&record.pod).await?;
         let is_there = pod.is_some_and(|pod| {
             pod.metadata.uid.as_ref() == Some(&record.pod_uid) && pod.metadata.deletion_timestamp.is_none()
         });
-        Ok(match is_there {
-            true => MoveOutcome::GivenUp("the registry was away for too long".to_owned()),
-            false => MoveOutcome::Evicted,
-        })
+        if !is_there {
+            return Ok(MoveOutcome::Evicted);
+        }
+        self.marks.take_back(record, all, self.moment().wall).await?;
+        Ok(MoveOutcome::GivenUp("the registry was away for too long".to_owned()))
     }
 
     async fn settle(&self, records: &mut Records, index: usize, outcome: MoveOutcome) -> Result<()> {
@@ -246,9 +301,9 @@ impl Mover {
         records.set_outcome(index, outcome).await
     }
 
-    /// Marks the node and evicts the pod, if that is not done yet.
-    async fn finish(&self, record: &MoveRecord) -> Result<MoveOutcome> {
-        self.mark(record).await?;
+    /// Marks the node and evicts the pod, if that is not done yet. Where the eviction is refused the mark is taken back.
+    async fn finish(&self, record: &MoveRecord, all: &[MoveRecord]) -> Result<MoveOutcome> {
+        self.marks.set(record, self.moment().wall).await?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &record.namespace);
         let only = Preconditions { uid: Some(record.pod_uid.clone()), resource_version: None };
         let options = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
@@ -258,90 +313,10 @@ impl Mover {
             // The pod is gone, or another has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(MoveOutcome::Evicted),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 429) => {
+                self.marks.take_back(record, all, self.moment().wall).await?;
                 Ok(MoveOutcome::GivenUp(status.message.clone()))
             }
             Err(error) => Err(error).context("the pod is not evicted"),
-        }
-    }
-
-    /// Writes on the node that the pod's workload is kept off it.
-    async fn mark(&self, record: &MoveRecord) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let Some(node) = nodes.get_metadata_opt(&record.node).await? else { return Ok(()) };
-        let text = node.metadata.annotations.as_ref().and_then(|all| all.get(MOVED_OFF_ANNOTATION));
-        let marks = text.map_or_else(MovedOffAnnotation::default, |text| MovedOffAnnotation::parse(text));
-        let workload = controller(&record.namespace, &record.controller_uid);
-        let until = WallTime(record.at_ms) + self.settings.moved_off_time;
-        match marks.with(workload, until, self.moment().wall) {
-            Ok(marks) => self.write_marks(&record.node, &marks).await,
-            Err(error) => {
-                // The pod may come back here, as without a mark; it is moved all the same.
-                warn!(node = record.node, %error, "The node is not marked");
-                Ok(())
-            }
-        }
-    }
-
-    async fn write_marks(&self, node: &str, marks: &MovedOffAnnotation) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let patch = json!({"metadata": {"annotations": {MOVED_OFF_ANNOTATION: marks.text()}}});
-        let written = nodes.patch_metadata(node, &PatchParams::default(), &Patch::Merge(patch)).await;
-        match written {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error).with_context(|| format!("the node {node} is not marked")),
-        }
-    }
-
-    /// Takes marks off nodes whose time is over, which also has kube-scheduler look at waiting pods again.
-    async fn end_marks(&self, nodes: &[KnownNode], now: WallTime) -> Result<()> {
-        for node in nodes {
-            let Some(text) = &node.moved_off else { continue };
-            let marks = MovedOffAnnotation::parse(text);
-            let left = marks.clone().without_ended(now);
-            if left != marks || left.is_empty() {
-                self.write_marks(&node.name, &left).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Says on the Deployment what was suggested or done. An event that is not written is missing, and nothing else.
-    async fn tell(&self, record: &MoveRecord, outcome: &MoveOutcome) {
-        let MoveRecord { pod, node, reckoning, .. } = record;
-        let (reason, action, note) = match outcome {
-            MoveOutcome::Suggested => (
-                "MoveSuggested",
-                "Suggest",
-                format!("The pod {pod} had better not be on the node {node}: {reckoning}"),
-            ),
-            MoveOutcome::GivenUp(why) => (
-                "MoveGivenUp",
-                "Evict",
-                format!("The pod {pod} had better not be on the node {node}: {reckoning}; it stays: {why}"),
-            ),
-            MoveOutcome::Begun | MoveOutcome::Evicted | MoveOutcome::Ended => {
-                ("Moved", "Evict", format!("The pod {pod} is moved off the node {node}: {reckoning}"))
-            }
-        };
-        let event = Event {
-            type_: EventType::Normal,
-            reason: reason.to_owned(),
-            note: Some(note.chars().take(MAX_NOTE).collect()),
-            action: action.to_owned(),
-            secondary: None,
-        };
-        let deployment = ObjectReference {
-            api_version: Some("apps/v1".to_owned()),
-            kind: Some("Deployment".to_owned()),
-            namespace: Some(record.namespace.clone()),
-            name: Some(record.workload.clone()),
-            uid: Some(record.workload_uid.clone()),
-            ..ObjectReference::default()
-        };
-        if let Err(error) = self.events.publish(&event, &deployment).await {
-            self.metrics.write_errors.inc();
-            warn!(%error, "An event on a move is not written");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the registry tells on each Bitstream: where it is valid, where it is resident, and how many pods name it.
 
-use crate::cluster::KnownNode;
+use crate::cluster::{Cluster, KnownNode};
 use fpga_core::library::{Library, LibraryBitstream};
 use fpga_core::node_state::DigestPrefix;
 use fpga_registry_api::{Bitstream, BitstreamStatus, FpgaPod, library_bitstream};
@@ -23,6 +23,16 @@ pub struct StatusChange {
     pub version: Option<String>,
     /// The status that it should have.
     pub status: BitstreamStatus,
+}
+
+/// The library of a cluster; `shared` is the namespace that all may name without writing it.
+#[must_use]
+pub fn library_of(cluster: &Cluster, shared: Option<String>) -> Library {
+    let namespaces = cluster.namespaces.state();
+    let labels = namespaces
+        .iter()
+        .map(|namespace| (namespace.name_any(), namespace.metadata.labels.clone().unwrap_or_default()));
+    library(&cluster.bitstreams.state(), labels.collect(), shared)
 }
 
 /// The library as it follows from the objects; `shared` is the namespace that all may name without writing it.

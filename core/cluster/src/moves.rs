@@ -9,6 +9,8 @@ use std::fmt;
 
 /// The time in which [`MovePolicy::per_hour`] is counted.
 pub const HOUR: Millis = Millis::from_secs(3_600);
+/// Name of [`Cause::ColdStarts`] in metrics and records.
+pub const COLD_STARTS: &str = "cold_starts";
 /// Ready replicas that a Deployment needs before a Ready pod of it is moved.
 const LEAST_READY: u32 = 2;
 
@@ -40,6 +42,23 @@ pub enum Cause {
         /// Id of the board.
         board: String,
     },
+    /// There are fewer cold starts with the pod on another board.
+    ColdStarts(SavedColdStarts),
+}
+
+/// What a move saves, by the gaps between the uses of bitstreams ([`crate::rebalance::expected`]).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SavedColdStarts {
+    /// Id of the pod's board.
+    pub board: String,
+    /// Cold starts of the board in an hour.
+    pub per_hour: u32,
+    /// Cold starts fewer in an hour, the mean over the boards that the scheduler may choose.
+    pub saved: u32,
+    /// The board where most is saved, with its node.
+    pub best: String,
+    /// What is saved there.
+    pub saved_at_best: u32,
 }
 
 /// A pod that had better be elsewhere.
@@ -165,6 +184,7 @@ impl Cause {
             Self::NotPrepared => "not_prepared",
             Self::BoardLost { .. } => "board_lost",
             Self::BoardWanted { .. } => "board_wanted",
+            Self::ColdStarts(_) => COLD_STARTS,
         }
     }
 }
@@ -196,6 +216,11 @@ impl fmt::Display for Cause {
             Self::BoardWanted { board } => {
                 write!(f, "another pod waits to have its board {board} reconfigured as a whole")
             }
+            Self::ColdStarts(SavedColdStarts { board, per_hour, saved, best, saved_at_best }) => write!(
+                f,
+                "of {per_hour} cold starts per hour on its board {board}, {saved} fewer are to be expected with it \
+                 on another board, {saved_at_best} on {best}"
+            ),
         }
     }
 }
@@ -258,12 +283,14 @@ pub fn decide(
     decision
 }
 
-/// The order of candidates: by cause, of lost boards the one that was lost first, then by the pod's UID.
+/// The order of candidates: by cause, of lost boards the one that was lost first, of cold starts where most are saved,
+/// then by the pod's UID.
 fn urgency(candidate: &Candidate) -> (u8, std::cmp::Reverse<u64>, &str) {
     let (cause, within) = match &candidate.cause {
         Cause::NotPrepared => (0, 0),
         Cause::BoardLost { since, .. } => (1, since.0),
         Cause::BoardWanted { .. } => (2, 0),
+        Cause::ColdStarts(SavedColdStarts { saved, .. }) => (3, u64::from(*saved)),
     };
     (cause, std::cmp::Reverse(within), &candidate.pod)
 }

@@ -4,6 +4,8 @@
 //! The gaps between the uses of a node's functions give the expected cold starts ([`fpga_board::reuse`]). Slot time does
 //! not count.
 
+pub mod expected;
+
 use fpga_board::reuse::{Pressure, ReuseProfile};
 
 /// Number of functions of a node that are tried, the most frequently used first.

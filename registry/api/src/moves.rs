@@ -72,6 +72,9 @@ pub enum MoveOutcome {
     Begun,
     /// The pod is gone or about to go; not all replicas are Ready yet.
     Evicted,
+    /// The pod is gone, and for a long time not all replicas have been Ready, for this reason. Nothing more of the
+    /// Deployment is moved until they are.
+    Stuck(String),
     /// All replicas of the Deployment are Ready again.
     Ended,
     /// The pod was not evicted, for this reason.
@@ -82,7 +85,7 @@ impl MoveOutcome {
     /// Whether something remains to be done or to be waited for.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        matches!(self, Self::Begun | Self::Evicted)
+        matches!(self, Self::Begun | Self::Evicted | Self::Stuck(_))
     }
 }
 

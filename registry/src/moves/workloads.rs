@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use fpga_cluster::moves::{Candidate, Deployment, Disruption, Readiness, Rollout, Workload};
 use fpga_registry_api::{Controller, FpgaPod, MoveRecord};
 use k8s_openapi::api::apps::v1::{Deployment as KubeDeployment, ReplicaSet};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
@@ -131,30 +131,70 @@ fn disruption(budgets: &[PodDisruptionBudget], pod: &FpgaPod) -> Disruption {
         let is_seen = status.and_then(|status| status.observed_generation) == budget.metadata.generation;
         !is_seen || status.and_then(|status| status.disruptions_allowed).unwrap_or(0) < 1
     };
-    match budgets.iter().filter(selects).find(forbids) {
-        Some(budget) => Disruption::Forbidden(budget.metadata.name.clone().unwrap_or_default()),
-        None => Disruption::Allowed,
+    let selected: Vec<&PodDisruptionBudget> = budgets.iter().filter(selects).collect();
+    let name = |budget: &&PodDisruptionBudget| budget.metadata.name.clone().unwrap_or_default();
+    match selected.as_slice() {
+        // The Eviction API evicts no pod of several budgets.
+        [one, another, ..] => Disruption::Forbidden(format!("{} beside {}", name(one), name(another))),
+        [budget] if forbids(budget) => Disruption::Forbidden(name(budget)),
+        _ => Disruption::Allowed,
     }
 }
 
-/// Whether all replicas of the Deployment of a move are Ready without the moved pod, or there is no such Deployment.
-pub(super) async fn has_recovered(client: &Client, record: &MoveRecord) -> Result<bool> {
+/// Whether the workload of a move is as it was before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// All replicas of the Deployment are Ready without the moved pod, or there is no such Deployment.
+    Complete,
+    /// They are not, for this reason as far as one is known.
+    Waiting(String),
+}
+
+/// Asks the API server whether the workload of a move is as it was before.
+pub(super) async fn recovery(client: &Client, record: &MoveRecord) -> Result<Recovery> {
     let deployments: Api<KubeDeployment> = Api::namespaced(client.clone(), &record.namespace);
     let found = deployments.get_opt(&record.workload).await.context("the Deployment of a move")?;
     let Some(found) = found.filter(|found| is(&found.metadata, &record.workload_uid)) else {
-        return Ok(true);
+        return Ok(Recovery::Complete);
     };
     let selector = found.spec.as_ref().map(|spec| spec.selector.clone()).unwrap_or_default();
-    let Ok(selector) = Selector::try_from(selector) else { return Ok(false) };
+    let Ok(selector) = Selector::try_from(selector) else {
+        return Ok(Recovery::Waiting("the Deployment's selector can't be understood".to_owned()));
+    };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &record.namespace);
     // Asked now, since controllers count behind.
     let pods = pods.list(&ListParams::default().labels_from(&selector)).await.context("pods of a move")?;
-    let ready = pods.items.iter().filter(|pod| {
-        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let is_ready = conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True");
-        is_ready && pod.metadata.deletion_timestamp.is_none() && !is(&pod.metadata, &record.pod_uid)
-    });
-    Ok(ready.count() >= wanted(&found) as usize)
+    let stay = pods
+        .items
+        .iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is(&pod.metadata, &record.pod_uid));
+    let (ready, waiting): (Vec<&Pod>, Vec<&Pod>) =
+        stay.partition(|pod| condition(pod, "Ready").is_some_and(|ready| ready.status == "True"));
+    if ready.len() >= wanted(&found) as usize {
+        return Ok(Recovery::Complete);
+    }
+    Ok(Recovery::Waiting(why_not(&found, &waiting)))
+}
+
+/// Why replicas are missing: the ReplicaSet's reason, else kube-scheduler's.
+fn why_not(deployment: &KubeDeployment, waiting: &[&Pod]) -> String {
+    let mut conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let failure =
+        conditions.find(|condition| condition.type_ == "ReplicaFailure" && condition.status == "True");
+    if let Some(message) = failure.and_then(|failure| failure.message.clone()) {
+        return message;
+    }
+    let unscheduled = waiting.iter().filter_map(|pod| condition(pod, "PodScheduled"));
+    let message = unscheduled.filter(|scheduled| scheduled.status == "False").find_map(|c| c.message.clone());
+    message.unwrap_or_else(|| match waiting.first().and_then(|pod| pod.metadata.name.as_deref()) {
+        Some(pod) => format!("the pod {pod} is not Ready"),
+        None => "a replica is missing".to_owned(),
+    })
+}
+
+fn condition<'p>(pod: &'p Pod, kind: &str) -> Option<&'p PodCondition> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.find(|condition| condition.type_ == kind)
 }
 
 fn is(object: &ObjectMeta, uid: &str) -> bool {
@@ -191,6 +231,29 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_that_is_missing_is_told_with_the_controllers_reason_or_the_schedulers() {
+        let deployment = |conditions: Value| -> KubeDeployment {
+            let spec = json!({"selector": {}, "template": {}});
+            serde_json::from_value(json!({"spec": spec, "status": {"conditions": conditions}})).unwrap()
+        };
+        let pod = |conditions: Value| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "status": {"conditions": conditions}}))
+                .unwrap()
+        };
+        let quota = json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]);
+        let pending = pod(json!([{"type": "PodScheduled", "status": "False", "message": "0/2 nodes"}]));
+        let starting = pod(json!([{"type": "PodScheduled", "status": "True"}]));
+        for (deployment, waiting, expected) in [
+            (deployment(quota), vec![&pending], "exceeded quota"),
+            (deployment(json!([])), vec![&starting, &pending], "0/2 nodes"),
+            (deployment(json!([])), vec![&starting], "the pod p is not Ready"),
+            (deployment(json!([])), vec![], "a replica is missing"),
+        ] {
+            assert_eq!(why_not(&deployment, &waiting), expected);
+        }
+    }
+
+    #[test]
     fn a_budget_forbids_what_it_selects_and_has_no_disruption_left_for() {
         let pod = |app: &str| {
             let pod = json!({
@@ -220,5 +283,8 @@ mod tests {
         ] {
             assert_eq!(disruption(&[budget], &pod(app)), expected, "{what}");
         }
+        let two = [budget(json!({}), 2, 1), budget(json!({}), 2, 1)];
+        let forbidden = Disruption::Forbidden("web beside web".into());
+        assert_eq!(disruption(&two, &pod("mm")), forbidden, "the Eviction API takes one");
     }
 }

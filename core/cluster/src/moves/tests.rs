@@ -15,6 +15,16 @@ fn candidate(pod: &str, deployment: &str) -> Candidate {
     }
 }
 
+fn saved_cold_starts(saved: u32) -> SavedColdStarts {
+    SavedColdStarts {
+        board: "dm0".into(),
+        per_hour: 1_200,
+        saved,
+        best: "dm0 of n2".into(),
+        saved_at_best: 700,
+    }
+}
+
 fn with_ready(ready: u32, readiness: Readiness) -> Candidate {
     let deployment = Deployment { uid: "d".into(), rollout: Rollout::Complete, ready };
     Candidate { workload: Workload::Deployment(deployment), readiness, ..candidate("a", "d") }
@@ -83,11 +93,16 @@ fn of_each_workload_one_pod_is_moved_at_a_time_and_the_most_urgent_first() {
         cause: Cause::BoardLost { board: "dm1".into(), since: Millis::from_secs(900) },
         ..candidate("y", "f")
     };
-    let wanted = Candidate { cause: Cause::BoardWanted { board: "dm1".into() }, ..candidate("0", "g") };
-    let candidates = [candidate("a", "d"), candidate("b", "d"), long_lost, urgent, wanted];
+    let wanted = Candidate { cause: Cause::BoardWanted { board: "dm1".into() }, ..candidate("0", "i") };
+    let cold = |deployment: &str, saved: u32| Candidate {
+        cause: Cause::ColdStarts(saved_cold_starts(saved)),
+        ..candidate("c", deployment)
+    };
+    let candidates =
+        [candidate("a", "d"), candidate("b", "d"), long_lost, urgent, cold("g", 60), cold("h", 90), wanted];
     let policy = MovePolicy { per_interval: 9, per_hour: 9, ..POLICY };
     let decision = decide(&candidates, &[], &policy, NOW);
-    assert_eq!(decision.moves, [3, 2, 0, 4]);
+    assert_eq!(decision.moves, [3, 2, 0, 6, 5, 4]);
     assert_eq!(decision.held, [(1, Held::MoveUnderway)]);
 }
 
@@ -104,7 +119,12 @@ fn interval_and_hour_are_bounded() {
 }
 
 #[test]
-fn what_people_read_says_which_rule_holds_a_pod() {
+fn what_people_read_says_what_a_move_saves_and_which_rule_holds_a_pod() {
+    assert_eq!(
+        Cause::ColdStarts(saved_cold_starts(600)).to_string(),
+        "of 1200 cold starts per hour on its board dm0, 600 fewer are to be expected with it on another board, 700 \
+         on dm0 of n2"
+    );
     for (held, words) in [
         (Held::NoDeployment(Some("Job".into())), "pods of a Job are left alone"),
         (Held::TooFewReady(1), "has 1 Ready pods, and 2 are needed"),
