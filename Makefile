@@ -120,7 +120,7 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 .PHONY: test-node
 test-node: node-possible setup control-plane node helm registry envoy build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
 	cargo test --workspace --test real_node --test end_to_end -- --ignored --test-threads=1 \
-	    --skip platforms:: --skip any_cluster::
+	    --skip platforms:: --skip any_cluster:: --skip registry::kills::
 
 .PHONY: test-platforms
 test-platforms: node-possible setup control-plane node helm envoy knative build ## Functions as OpenFaaS and Knative deploy them, on real nodes (as root, on Linux)
@@ -160,6 +160,11 @@ picker-load: control-plane envoy ## 500,000 requests through Envoy and the picke
 pool-explore: ## Try the orders of messages, timers, and faults of the pool's leases (at most 10 minutes and 8 GiB; POOL_EXPLORE="--faults 2 --depth 9")
 	cargo build --release -p fpga-pool-leases --example explore
 	ulimit -v 8388608; exec nice target/release/examples/explore $(POOL_EXPLORE)
+
+.PHONY: registry-kills
+registry-kills: setup control-plane ## Kill two registries 50 times at random in moves and changes of the library (REGISTRY_KILLS, REGISTRY_KILLS_SEED)
+	cargo build -p fpga-scheduler-extender -p fpga-registry -p kubectl-fpga
+	cargo test -p fpga-tests --test end_to_end -- --ignored --nocapture registry::kills::
 
 .PHONY: conformance
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)

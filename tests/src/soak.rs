@@ -55,7 +55,8 @@ pub struct Chance(u64);
 
 impl Chance {
     /// The choices of a seed.
-    pub(crate) fn new(seed: u64) -> Self {
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
@@ -65,7 +66,7 @@ impl Chance {
     }
 
     /// A random number in `0..below`.
-    pub(crate) fn below(&mut self, below: u64) -> u64 {
+    pub fn below(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
