@@ -3,7 +3,7 @@
 //! After fork() the child has one thread: locks that other threads held stay locked, threads of the library are gone,
 //! and connections belong to the parent. So a child must not touch the state that it inherits. It recognises that
 //! state by its [`generation`], has its own value of each [`PerProcess`], and closes its copies of descriptors that
-//! are [`ClosedInChildren`].
+//! are [`ClosedInChildren`]. Threads of libraries take no signal of the program ([`spawn_with_signals_blocked`]).
 //!
 //! Nothing here panics, prints or runs code at exit.
 #![deny(unsafe_code)]
@@ -12,10 +12,12 @@ mod closed_in_children;
 mod generation;
 mod per_process;
 mod registration;
+mod signals;
 
 pub use closed_in_children::ClosedInChildren;
 pub use generation::generation;
 pub use per_process::PerProcess;
+pub use signals::spawn_with_signals_blocked;
 
 #[cfg(test)]
 mod forked;

@@ -2,5 +2,4 @@
 
 pub(crate) mod clock;
 pub(crate) mod closed_in_children;
-pub(crate) mod signals;
 pub(crate) mod sync;

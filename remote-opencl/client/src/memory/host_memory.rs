@@ -5,8 +5,8 @@
 //! this crate accesses the memory only before that.
 #![allow(unsafe_code)]
 
-use crate::base::signals::spawn_with_signals_blocked;
 use bytes::{BufMut, Bytes};
+use fpga_foreign_process::spawn_with_signals_blocked;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The thread that runs the application's callbacks: one per process, with all signals blocked and no lock held.
 
-use crate::base::signals::spawn_with_signals_blocked;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use fpga_foreign_process::PerProcess;
+use fpga_foreign_process::spawn_with_signals_blocked;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

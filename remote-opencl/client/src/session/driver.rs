@@ -6,10 +6,10 @@
 //! application thread wants to drive. While application threads drive, the background thread checks once a second.
 //! A thread that can't drive sleeps until another thread has completed its future.
 
-use crate::base::signals::spawn_with_signals_blocked;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use fpga_foreign_process::PerProcess;
+use fpga_foreign_process::spawn_with_signals_blocked;
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
