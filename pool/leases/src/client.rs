@@ -88,6 +88,11 @@ impl Job {
         }
     }
 
+    /// Says whether steps may run again, which a client may learn only from the broker's first answer.
+    pub fn set_repetition(&mut self, repetition: Repetition) {
+        self.repetition = repetition;
+    }
+
     /// Takes an event in.
     pub fn handle(&mut self, event: Event, now: MonotonicTime) -> Vec<Action> {
         let mut actions = Vec::new();

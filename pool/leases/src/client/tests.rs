@@ -113,6 +113,15 @@ fn a_step_that_must_not_run_twice_ends_its_job_when_the_lease_is_lost() {
 }
 
 #[test]
+fn a_job_may_learn_late_that_its_steps_may_run_again() {
+    let mut job = job(1, Repetition::Forbidden);
+    job.set_repetition(Repetition::Allowed);
+    attached(&mut job, 1);
+    let lost = job.handle(Event::ManagerClosed(LeaseId(1)), NOW);
+    assert_eq!(lost, [Action::CloseManager(LeaseId(1)), want(10, None)]);
+}
+
+#[test]
 fn a_silent_manager_is_lost_after_five_seconds_without_a_sign_of_life() {
     let mut job = job(1, Repetition::Allowed);
     attached(&mut job, 1);
