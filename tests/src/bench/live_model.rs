@@ -19,6 +19,7 @@ use front_door::FrontDoor;
 use functions::Functions;
 use plan::Plan;
 use report::{Comparison, Late, Totals};
+use simulation::Turns;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,7 +126,7 @@ impl Args {
             for routing in &self.routing {
                 let placed = simulation::spread(self.functions.into(), self.replicas, self.nodes);
                 let way = Duration::from_micros(self.way_us.unwrap_or(0).into());
-                let draws = simulation::draws(&self, *routing, &plan, &placed, way)?;
+                let draws = simulation::draws(&self, *routing, &plan, (&placed, Turns::Any), way)?;
                 let counted = plan.requests.iter().filter(|planned| planned.at >= self.warm_up()).count();
                 println!("{}", report::summary(&format!("fpga-sim, {routing}"), counted, &draws));
             }
@@ -173,15 +174,18 @@ impl Args {
         cluster.check_running()?;
         let (totals, late) = of_managers(&cluster).await?;
         let (totals, late) = (totals - warm.0, late - warm.1);
+        let (placed, turns) = match routing {
+            Routing::InTurn => (simulation::in_order_of_turns(&live, functions.placed()), Turns::Live),
+            Routing::Picker => (functions.placed(), Turns::Any),
+        };
         let live: Vec<_> = live.into_iter().filter(|served| served.planned.at >= self.warm_up()).collect();
-        let placed = functions.placed();
         drop(door);
         cluster.stop().await;
         let way = self.way_us.map_or_else(
             || report::way(&live, self.reconfiguration()),
             |way| Duration::from_micros(way.into()),
         );
-        let draws = simulation::draws(self, routing, plan, &placed, way)?;
+        let draws = simulation::draws(self, routing, plan, (&placed, turns), way)?;
         let (simulated, _) = simulation::run(self, routing, plan, placed, way)?;
         Ok(Comparison { routing, way, live: (live, totals), simulated, draws, late })
     }

@@ -1,6 +1,6 @@
 //! The same requests in `fpga-sim`, with the replicas on the nodes of the live cluster.
 
-use super::plan::{Plan, Planned};
+use super::plan::{Plan, Planned, draw};
 use super::report::{Served, Totals};
 use super::{Args, Routing};
 use anyhow::{Context as _, Result, ensure};
@@ -67,19 +67,60 @@ pub(super) fn run(
     Ok((served, totals))
 }
 
-/// Simulates the requests [`DRAWS`] times, each time with other arrivals that are up to [`LATER`] later, and returns the
-/// sums of each. One request that takes another slot changes what all later ones find, so that a figure of one run,
-/// simulated or live, is one draw of many.
+/// Whether the order in which a function's replicas take turns is that of the live system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turns {
+    /// It is.
+    Live,
+    /// Nobody knows that order: any may be.
+    Any,
+}
+
+/// Simulates the requests [`DRAWS`] times, and returns the sums of each. Each time requests arrive up to [`LATER`] later,
+/// and turns that nobody knows have another order. One request that takes another slot changes what all later ones find,
+/// so that a figure of one run, simulated or live, is one draw of many.
 pub(super) fn draws(
     args: &Args,
     routing: Routing,
     plan: &Plan,
-    placed: &[Vec<u32>],
+    (placed, turns): (&[Vec<u32>], Turns),
     way: Duration,
 ) -> Result<Vec<Totals>> {
-    let draw =
-        |seed| run(args, routing, &plan.later(LATER, seed), placed.to_vec(), way).map(|(_, totals)| totals);
-    (0..DRAWS).map(draw).collect()
+    let one = |seed| {
+        let in_turn = |(function, nodes): (usize, &Vec<u32>)| match turns {
+            Turns::Live => nodes.clone(),
+            Turns::Any => shuffled(nodes, (seed, function)),
+        };
+        let placed = placed.iter().enumerate().map(in_turn).collect();
+        run(args, routing, &plan.later(LATER, seed), placed, way).map(|(_, totals)| totals)
+    };
+    (0..DRAWS).map(one).collect()
+}
+
+/// The nodes of each function's replicas in the order in which they took turns in the live system.
+pub(super) fn in_order_of_turns(live: &[Served], placed: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+    let of_function = |(function, mut nodes): (usize, Vec<u32>)| {
+        let asked =
+            live.iter().filter(|served| served.planned.function == function).map(|served| served.node);
+        let mut turns = Vec::new();
+        for node in asked.take(nodes.len()) {
+            if let Some(place) = nodes.iter().position(|it| *it == node) {
+                turns.push(nodes.remove(place));
+            }
+        }
+        // A function with fewer requests than replicas.
+        turns.extend(nodes);
+        turns
+    };
+    placed.into_iter().enumerate().map(of_function).collect()
+}
+
+/// The nodes in an order that follows from `seed`.
+fn shuffled(nodes: &[u32], seed: (u64, usize)) -> Vec<u32> {
+    let mut drawn: Vec<(f64, u32)> =
+        nodes.iter().enumerate().map(|(place, node)| (draw(&(seed, place)), *node)).collect();
+    drawn.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    drawn.into_iter().map(|(_, node)| node).collect()
 }
 
 /// Replicas on nodes in turn.
@@ -124,4 +165,23 @@ fn in_order(plan: &Plan, served: Vec<served::Served>, load: Duration) -> Result<
         })
     };
     plan.requests.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_taken_in_the_order_of_the_live_system() {
+        let live = |function, node| Served {
+            planned: Planned { at: Duration::ZERO, function, items: 1 },
+            node,
+            before_start: Duration::ZERO,
+            took: None,
+        };
+        // Function 0 has two replicas on node 4; function 1 was asked once only.
+        let live = [live(0, 4), live(1, 5), live(0, 2), live(0, 4), live(0, 4)];
+        let turns = in_order_of_turns(&live, vec![vec![2, 4, 4], vec![3, 5, 6]]);
+        assert_eq!(turns, [vec![4, 2, 4], vec![5, 3, 6]]);
+    }
 }
