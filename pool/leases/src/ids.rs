@@ -11,6 +11,10 @@ pub struct LeaseId(pub u128);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobUuid(pub u128);
 
+/// Id of a group of jobs, chosen by the group's client: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupUuid(pub u128);
+
 /// Id of one life of a manager's process, different from the ids of its former lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u128);
@@ -61,6 +65,12 @@ impl fmt::Debug for LeaseId {
 impl fmt::Debug for JobUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "J{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for GroupUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "G{:x}", self.0)
     }
 }
 

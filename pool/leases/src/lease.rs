@@ -1,6 +1,6 @@
 //! A lease, and what a job asks for.
 
-use crate::ids::{Incarnation, JobUuid, LeaseId};
+use crate::ids::{GroupUuid, Incarnation, JobUuid, LeaseId};
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
@@ -35,7 +35,20 @@ pub enum Work {
         bytes: u64,
     },
     /// The slot is one of those of a group with a goal (Q).
-    Group(Goal),
+    Group(Group),
+}
+
+/// A group: as many jobs as it may have slots, which share a queue of actions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// The group.
+    pub id: GroupUuid,
+    /// What its jobs reach together.
+    pub goal: Goal,
+    /// Minimum number of slots.
+    pub least: u32,
+    /// Maximum number of slots.
+    pub most: u32,
 }
 
 /// The goal of a group.
@@ -82,8 +95,10 @@ pub struct Ticket {
 pub struct Endpoint {
     /// Network address.
     pub address: Arc<str>,
-    /// SHA-256 of the public key of the manager's TLS certificate.
-    pub key: [u8; 32],
+    /// SHA-256 of the public key of the manager's TLS certificate; `None` without TLS.
+    pub key: Option<[u8; 32]>,
+    /// Path of the Unix socket for clients on the manager's node; `None` if there is none.
+    pub socket: Option<Arc<str>>,
 }
 
 /// What a lease has used, as its manager counts it.

@@ -20,7 +20,7 @@ struct Bench {
 }
 
 fn endpoint() -> Endpoint {
-    Endpoint { address: "a:1".into(), key: [0; 32] }
+    Endpoint { address: "a:1".into(), key: None, socket: None }
 }
 
 fn lease(id: u128) -> Lease {

@@ -3,8 +3,8 @@
 use super::link::{Link, Side};
 use crate::broker::{self, Broker, Grant, Role};
 use crate::client::{self, Job, Phase, Repetition};
-use crate::ids::{ConnectionId, Incarnation, JobUuid, LeaseId, ManagerId, StepNumber, Term};
-use crate::lease::{Endpoint, Goal, Wanted, Work};
+use crate::ids::{ConnectionId, GroupUuid, Incarnation, JobUuid, LeaseId, ManagerId, StepNumber, Term};
+use crate::lease::{Endpoint, Goal, Group, Wanted, Work};
 use crate::manager::{self, Manager};
 use crate::messages::{
     BrokerToClient, BrokerToManager, ClientToBroker, ClientToManager, ManagerToBroker, ManagerToClient,
@@ -157,7 +157,7 @@ impl World {
 
     pub(super) fn start_manager(&mut self) {
         let incarnation = Incarnation(u128::from(self.manager_life));
-        let endpoint = Endpoint { address: "manager".into(), key: [0; 32] };
+        let endpoint = Endpoint { address: "manager".into(), key: None, socket: None };
         let config = manager::Config { incarnation, endpoint, slots: 1, longest_step: STEP };
         let (manager, actions) = Manager::new(config, self.setup.rules);
         self.manager = Some(manager);
@@ -173,7 +173,8 @@ impl World {
         let Some(client) = self.clients.get_mut(index) else { return };
         let id = JobUuid((index as u128 + 1) * 16 + u128::from(client.life));
         let goal = Goal::Deadline { actions: self.setup.steps, within: Millis::from_secs(60) };
-        let wanted = Wanted { accelerator: "aes".into(), work: Work::Group(goal) };
+        let group = Group { id: GroupUuid(id.0), goal, least: 0, most: 1 };
+        let wanted = Wanted { accelerator: "aes".into(), work: Work::Group(group) };
         let mut job = Job::new(id, wanted, Repetition::Allowed, self.setup.rules);
         for step in (0..self.setup.steps).map(StepNumber) {
             job.handle(client::Event::Submit { step, bytes: 1 }, self.now);

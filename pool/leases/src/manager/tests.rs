@@ -1,6 +1,6 @@
 use super::*;
-use crate::ids::{JobUuid, StepNumber};
-use crate::lease::{Goal, Usage, Work};
+use crate::ids::{GroupUuid, JobUuid, StepNumber};
+use crate::lease::{Goal, Group, Usage, Work};
 use crate::messages::Activity;
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
@@ -31,13 +31,14 @@ fn lease(id: u128) -> Lease {
 
 fn group(id: u128) -> Lease {
     let goal = Goal::Throughput { actions_per_hour: 60 };
-    Lease { work: Work::Group(goal), ..lease(id) }
+    let group = Group { id: GroupUuid(1), goal, least: 0, most: 1 };
+    Lease { work: Work::Group(group), ..lease(id) }
 }
 
 impl Bench {
     /// A manager that has registered with a broker.
     fn new() -> Self {
-        let endpoint = Endpoint { address: "a:1".into(), key: [0; 32] };
+        let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };
         let config = Config { incarnation: LIFE, endpoint, slots: 1, longest_step: STEP };
         let (manager, first) = Manager::new(config, Rules::default());
         assert_eq!(first, [Action::ReapChildren]);
@@ -187,7 +188,7 @@ fn only_the_present_connection_of_a_broker_counts() {
 
 #[test]
 fn nothing_is_registered_before_the_children_of_the_former_life_are_reaped() {
-    let endpoint = Endpoint { address: "a:1".into(), key: [0; 32] };
+    let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };
     let config = Config { incarnation: LIFE, endpoint, slots: 1, longest_step: STEP };
     let (mut manager, _) = Manager::new(config, Rules::default());
     let now = MonotonicTime::START;
