@@ -6,6 +6,8 @@
 //!
 //! A group has one slot class, and the groups of each class are divided for themselves.
 
+mod rejoining;
+
 use crate::pool::policy::PoolPolicy;
 use crate::pool::state::{Pool, PoolError, Use};
 use crate::pool::tenants::{QuotaError, TenantRules};

@@ -102,6 +102,24 @@ impl Slots {
         self.free(index, number);
     }
 
+    /// Adds a slot that something holds. `false` if the pool has the slot.
+    pub(super) fn add_held(
+        &mut self,
+        index: NodeIndex,
+        number: SlotNumber,
+        class: SlotClass,
+        holder: Holder,
+    ) -> bool {
+        let node = self.nodes.entry(index).or_default();
+        if node.slots.contains_key(&number) {
+            return false;
+        }
+        node.slots.insert(number, Slot { class, resident: None, is_leaving: false });
+        self.classes.entry(class).or_default().count.slots += 1;
+        self.hold(index, class, holder);
+        true
+    }
+
     /// Takes a slot out of the pool, at once or when its holder has ended. Returns the class of a slot that has left.
     pub(super) fn remove(&mut self, index: NodeIndex, number: SlotNumber) -> Option<SlotClass> {
         let node = self.nodes.get_mut(&index)?;
@@ -155,15 +173,7 @@ impl Slots {
         let resident = idle.iter().find(|(_, slot)| has_bitstream(slot));
         let (since, number) = resident.or(idle.first()).copied()?;
         self.set_busy(index, class, since, number);
-        if let Some(class) = self.classes.get_mut(&class) {
-            match holder {
-                Holder::Job(_) => class.count.jobs += 1,
-                Holder::Group => class.count.groups += 1,
-            }
-        }
-        if holder == Holder::Job(Place::Remote) {
-            self.change_node(index, |node| node.remote_jobs += 1);
-        }
+        self.hold(index, class, holder);
         Some(number)
     }
 
@@ -300,6 +310,19 @@ impl Slots {
     fn for_jobs(&self, classes: ClassSet) -> impl Iterator<Item = (SlotClass, &Class)> {
         let fits = move |class: &SlotClass, of: &Class| classes.contains(*class) && of.takes_jobs();
         self.classes.iter().filter(move |(class, of)| fits(class, of)).map(|(class, of)| (*class, of))
+    }
+
+    /// Counts a slot as held.
+    fn hold(&mut self, index: NodeIndex, class: SlotClass, holder: Holder) {
+        if let Some(class) = self.classes.get_mut(&class) {
+            match holder {
+                Holder::Job(_) => class.count.jobs += 1,
+                Holder::Group => class.count.groups += 1,
+            }
+        }
+        if holder == Holder::Job(Place::Remote) {
+            self.change_node(index, |node| node.remote_jobs += 1);
+        }
     }
 
     fn free(&mut self, index: NodeIndex, number: SlotNumber) {

@@ -5,6 +5,7 @@
 //! decisions are those of P-4: `tests/paper.rs` compares them with the paper's algorithm, written as it is printed.
 
 mod granting;
+mod rejoining;
 
 use super::jobs::{Served, WaitingJobs};
 use super::policy::{Contention, Fit, PoolPolicy};
@@ -16,6 +17,8 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+pub use rejoining::{Entry, Quotas};
 
 /// The slots of a set of nodes and the jobs that use or want them.
 #[derive(Debug)]
@@ -191,25 +194,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError`]; the pool is unchanged then.
     pub fn submit(&mut self, job: Job, now: Duration) -> Result<Option<Grant>, PoolError> {
-        if self.waiting.contains(job.id) || self.running.contains_key(&job.id) {
-            return Err(PoolError::Known(job.id));
-        }
-        if self.policy.fit == Fit::LocalOnly && self.slots.home(job.home, job.classes) == Home::Bare {
-            return Err(PoolError::NoSlot(job.id));
-        }
-        let arrival = Arrival { at: now, number: self.arrivals };
-        let waiting = self.waiting_job(job, arrival, now);
-        let grant = self.start_in_idle(&waiting, now);
-        if grant.is_none() {
-            if self.waiting.len() >= self.most_waiting {
-                return Err(PoolError::Full(self.waiting.len()));
-            }
-            let (jobs, bytes) = self.waiting.of_tenant(job.tenant);
-            self.tenants.rules(job.tenant).admit(jobs, bytes, job.size)?;
-            self.queue(waiting, now);
-        }
-        self.arrivals += 1;
-        Ok(grant)
+        self.enter(job, Entry::new(now), now)
     }
 
     /// Ends a running job and returns the jobs that start in slots that are idle now.
@@ -318,6 +303,26 @@ impl Pool {
         self.tenants.release(tenant);
         let released = self.slots.release(node, slot, Holder::Group);
         self.offer_freed(node, released, now)
+    }
+
+    /// Whether a job is new to the pool, and could start some time.
+    fn check_new(&self, job: &Job) -> Result<(), PoolError> {
+        if self.waiting.contains(job.id) || self.running.contains_key(&job.id) {
+            return Err(PoolError::Known(job.id));
+        }
+        if self.policy.fit == Fit::LocalOnly && self.slots.home(job.home, job.classes) == Home::Bare {
+            return Err(PoolError::NoSlot(job.id));
+        }
+        Ok(())
+    }
+
+    /// Whether one more job may wait.
+    fn admit(&self, job: &Job) -> Result<(), PoolError> {
+        if self.waiting.len() >= self.most_waiting {
+            return Err(PoolError::Full(self.waiting.len()));
+        }
+        let (jobs, bytes) = self.waiting.of_tenant(job.tenant);
+        Ok(self.tenants.rules(job.tenant).admit(jobs, bytes, job.size)?)
     }
 
     fn contention(&self) -> Option<Contention> {

@@ -143,6 +143,21 @@ fn a_quota_of_slots_counts_those_of_groups() {
     assert_eq!(pool.submit(job(1), secs(0)).unwrap().jobs, []);
 }
 
+#[test]
+fn a_group_keeps_the_slots_that_it_held_before_as_far_as_it_may_have_them() {
+    let mut pool = pool_of(GoalPolicy::Edf, &[2], ANY);
+    assert_eq!(open(&mut pool, 1, 0, 1).unwrap().grown.len(), 2);
+    let more = Slot { node: NodeIndex(0), number: SlotNumber(7) };
+    assert_eq!(pool.adopt_group_slot(GroupId(1), more, secs(0)), Actions::default());
+    assert_eq!((pool.given(GroupId(1)), pool.pool().class(class(0)).groups), (3, 3));
+    // A job waits: the group gives back the floor.
+    assert_eq!(pool.submit(job(1), secs(1)).unwrap().recalled.len(), 1);
+    let held = Slot { node: NodeIndex(0), number: SlotNumber(8) };
+    assert_eq!(pool.adopt_job(job(2), held, class(0), secs(1)).jobs, []);
+    assert_eq!(pool.pool().class(class(0)).jobs, 1);
+    assert_eq!(pool.finish_after(JobId(2), Bytes(1), secs(2)).unwrap().jobs.len(), 1);
+}
+
 proptest! {
     #[test]
     fn no_slot_is_held_twice_and_none_idles_that_somebody_may_have(

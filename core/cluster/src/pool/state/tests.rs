@@ -1,5 +1,6 @@
 mod classes;
 mod paper;
+mod rejoining;
 mod sharing;
 
 use super::super::Place;
