@@ -6,7 +6,9 @@
 //! - `tls`: TLS whose certificates are read again when they change;
 //! - `service`: ports with HTTP/1.1 and bounds on connections, heads and idle time, `/metrics`, signals, the flags of
 //!   the log, and the runtime of services on nodes;
+//! - `grpc`: connections for a gRPC server, with TLS and a bound on their number;
 //! - `kube`: the way to the API server;
+//! - `election`: which of several replicas works, by a Kubernetes Lease;
 //! - `sockets`: the sockets between both ends of a remote OpenCL session;
 //! - `testing`: what tests of several crates share.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
@@ -18,8 +20,12 @@ pub mod descriptor;
 #[cfg(feature = "sockets")]
 pub mod doorbell;
 pub mod duration;
+#[cfg(feature = "election")]
+pub mod election;
 #[cfg(feature = "sockets")]
 pub mod futex;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 #[cfg(feature = "service")]
 pub mod http;
 pub mod jitter;

@@ -2,7 +2,6 @@
 
 use crate::cluster::Cluster;
 use crate::leader::Leader;
-use crate::lease::election::{Election, Timing};
 use crate::metrics::Metrics;
 use crate::moves::{MoveMode, MoveSettings, Mover, Rebalance};
 use crate::probes::Probes;
@@ -10,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use fpga_cluster::moves::MovePolicy;
 use fpga_core::moved_off::MAX_MOVED_OFF_TIME;
+use fpga_net::election::{Election, Timing};
 use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
 use fpga_net::{duration, kube_config, ready_file};
@@ -20,6 +20,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch::channel;
 use tracing::info;
+
+/// Name of the Lease.
+const LEASE: &str = "fpga-registry";
 
 const EXAMPLES: &str = "Examples:
   Suggest moves, and do none:
@@ -166,7 +169,7 @@ impl Args {
         let metrics = Metrics::register(&mut registry);
         let (cluster, watch) = Cluster::watch(client.clone(), &metrics);
         let (election, leadership) =
-            Election::new(client.clone(), &self.namespace, me.clone(), Timing::of(self.lease_duration));
+            Election::new(client.clone(), &self.namespace, LEASE, me.clone(), Timing::of(self.lease_duration));
         let probes = Probes::new(registry, metrics.clone(), leadership.clone());
         let mover = Mover::new(client.clone(), self.settings(), metrics.clone(), me.clone());
         let leader = Leader {

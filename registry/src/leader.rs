@@ -1,11 +1,11 @@
 //! What the replica that leads does, at intervals: it writes statuses and moves pods.
 
 use crate::cluster::{Cluster, NodeStates};
-use crate::lease::election::Leadership;
 use crate::metrics::Metrics;
 use crate::moves::Mover;
 use crate::status::{self, StatusChange};
 use fpga_core::units::WallTime;
+use fpga_net::election::Leadership;
 use fpga_registry_api::Bitstream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;

@@ -1,7 +1,7 @@
 //! The registry (B-5, B-8, S-11): tells on each Bitstream where it is valid and who uses it, and moves pods that had
 //! better be elsewhere. No decision of the scheduler, of a node plugin or of a device manager waits for it.
 //!
-//! Several replicas watch; the one that holds the [`lease`] writes. All state is in the API server: the registry may be
+//! Several replicas watch; the one that holds a Lease ([`fpga_net::election`]) writes. All state is in the API server: the registry may be
 //! killed at any moment, and the next leader goes on. [`cluster`] is what is watched, [`status`] and [`moves`] decide
 //! without I/O what is to be written.
 #![forbid(unsafe_code)]
@@ -9,7 +9,6 @@
 pub mod args;
 pub mod cluster;
 pub mod leader;
-pub mod lease;
 pub mod metrics;
 pub mod moves;
 pub mod probes;

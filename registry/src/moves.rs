@@ -12,7 +12,6 @@ pub mod records;
 mod workloads;
 
 use crate::cluster::{Cluster, NodeStates};
-use crate::lease::election::Leadership;
 use crate::metrics::Metrics;
 use crate::status;
 use anyhow::{Context as _, Result};
@@ -21,6 +20,7 @@ use events::Events;
 use found::{Found, LostBoards};
 use fpga_cluster::moves::{COLD_STARTS, Cause, MovePolicy, PastMove, Progress, decide};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
+use fpga_net::election::Leadership;
 use fpga_registry_api::{HeldMove, MoveOutcome, MoveRecord};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, EvictParams, Preconditions};

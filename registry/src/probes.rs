@@ -1,12 +1,12 @@
 //! The port of plain HTTP for probes and metrics.
 
-use crate::lease::election::Leadership;
 use crate::metrics::Metrics;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use fpga_net::election::Leadership;
 use fpga_net::http::{Limits, Port, Server, open_metrics};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;

@@ -1,11 +1,15 @@
-//! Who may write: the holder of a Lease. This module decides, without I/O; [`election`] asks the API server.
+//! Election of the replica that works: the holder of a Kubernetes Lease. This module decides, without I/O; `race` asks the
+//! API server.
 //!
 //! A Lease counts as abandoned when it has not changed for its duration on the reader's own clock, so that the clocks of
 //! replicas need not agree.
 
-pub mod election;
+mod fencing;
+mod race;
 
-use fpga_core::units::{Millis, MonotonicTime};
+pub use fencing::{FENCING_TOKEN, Fencing, FencingError};
+pub use race::{Election, Leadership, Timing};
+use std::time::Duration;
 
 /// What a Lease says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +17,7 @@ pub struct LeaseFacts {
     /// Identity of the holder; empty if nobody holds it.
     pub holder: String,
     /// Time that the holder has to renew it.
-    pub duration: Millis,
+    pub duration: Duration,
     /// The date of the last renewal as it is written, which is compared with nothing but another such date.
     pub renewed: String,
 }
@@ -23,8 +27,8 @@ pub struct LeaseFacts {
 pub struct ObservedLease {
     /// What it says.
     pub facts: LeaseFacts,
-    /// When it was first seen to say so.
-    pub since: MonotonicTime,
+    /// When it was first seen to say so, since the start of the reader.
+    pub since: Duration,
 }
 
 /// What a replica does about a Lease.
@@ -41,7 +45,7 @@ pub enum LeaseStep {
 impl ObservedLease {
     /// The Lease as it is read at the moment `now`, `before` being what was observed last.
     #[must_use]
-    pub fn read(facts: LeaseFacts, before: Option<Self>, now: MonotonicTime) -> Self {
+    pub fn read(facts: LeaseFacts, before: Option<Self>, now: Duration) -> Self {
         match before {
             Some(before) if before.facts == facts => before,
             _ => Self { facts, since: now },
@@ -51,8 +55,8 @@ impl ObservedLease {
 
 /// What the replica `me` does about a Lease at the moment `now`.
 #[must_use]
-pub fn decide(lease: &ObservedLease, me: &str, now: MonotonicTime) -> LeaseStep {
-    let is_abandoned = now - lease.since >= lease.facts.duration;
+pub fn decide(lease: &ObservedLease, me: &str, now: Duration) -> LeaseStep {
+    let is_abandoned = now.saturating_sub(lease.since) >= lease.facts.duration;
     match lease.facts.holder.as_str() {
         holder if holder == me => LeaseStep::Renew,
         "" => LeaseStep::Take,
@@ -66,23 +70,23 @@ mod tests {
     use super::*;
 
     fn facts(holder: &str, renewed: &str) -> LeaseFacts {
-        LeaseFacts { holder: holder.into(), duration: Millis(15_000), renewed: renewed.into() }
+        LeaseFacts { holder: holder.into(), duration: Duration::from_secs(15), renewed: renewed.into() }
     }
 
     #[test]
     fn a_lease_is_taken_when_nobody_renews_it_any_more() {
-        let seen = ObservedLease::read(facts("other", "1"), None, MonotonicTime(1_000));
-        assert_eq!(decide(&seen, "me", MonotonicTime(15_999)), LeaseStep::Wait);
-        assert_eq!(decide(&seen, "me", MonotonicTime(16_000)), LeaseStep::Take);
-        let again = ObservedLease::read(facts("other", "1"), Some(seen.clone()), MonotonicTime(9_000));
-        assert_eq!(decide(&again, "me", MonotonicTime(16_000)), LeaseStep::Take, "it has not changed");
-        let renewed = ObservedLease::read(facts("other", "2"), Some(seen), MonotonicTime(9_000));
-        assert_eq!(decide(&renewed, "me", MonotonicTime(16_000)), LeaseStep::Wait);
+        let seen = ObservedLease::read(facts("other", "1"), None, Duration::from_millis(1_000));
+        assert_eq!(decide(&seen, "me", Duration::from_millis(15_999)), LeaseStep::Wait);
+        assert_eq!(decide(&seen, "me", Duration::from_millis(16_000)), LeaseStep::Take);
+        let again = ObservedLease::read(facts("other", "1"), Some(seen.clone()), Duration::from_millis(9_000));
+        assert_eq!(decide(&again, "me", Duration::from_millis(16_000)), LeaseStep::Take, "it has not changed");
+        let renewed = ObservedLease::read(facts("other", "2"), Some(seen), Duration::from_millis(9_000));
+        assert_eq!(decide(&renewed, "me", Duration::from_millis(16_000)), LeaseStep::Wait);
     }
 
     #[test]
     fn the_holder_renews_it_and_a_lease_that_was_given_back_is_taken_at_once() {
-        let now = MonotonicTime(90_000);
+        let now = Duration::from_millis(90_000);
         let seen = |holder: &str| ObservedLease::read(facts(holder, "1"), None, now);
         assert_eq!(decide(&seen("me"), "me", now), LeaseStep::Renew);
         assert_eq!(decide(&seen(""), "me", now), LeaseStep::Take);

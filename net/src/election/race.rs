@@ -3,9 +3,9 @@
 //! Writes carry the version that was read, so that of two replicas one alone succeeds. Who holds the Lease acts only for
 //! [`Timing::renew_deadline`] after it was last written, which ends before anybody else takes it.
 
+use super::fencing::{Fencing, Requests};
 use super::{LeaseFacts, LeaseStep, ObservedLease, decide};
-use fpga_core::units::MonotonicTime;
-use fpga_net::jitter::Jitter;
+use crate::jitter::Jitter;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
@@ -14,9 +14,6 @@ use kube::{Api, Client};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{info, warn};
-
-/// Name of the Lease.
-pub const LEASE: &str = "fpga-registry";
 
 /// Times of the election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +46,20 @@ impl Leadership {
     /// Whether this replica holds the Lease, and long enough for a request.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.0.borrow().is_some_and(|until| Instant::now() < until)
+        self.held_until().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The end of the time for which this replica holds the Lease if it can't renew it; `None` if it does not hold it.
+    #[must_use]
+    pub fn held_until(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+
+    /// Waits until the Lease is taken, renewed or lost. Never returns once the race has ended.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -57,21 +67,38 @@ impl Leadership {
 #[derive(Debug)]
 pub struct Election {
     leases: Api<Lease>,
+    name: &'static str,
     me: String,
     timing: Timing,
     started: Instant,
     observed: Option<ObservedLease>,
     until: watch::Sender<Option<Instant>>,
+    requests: Requests,
 }
 
 impl Election {
-    /// The race in `namespace` as `me`, and whether it is won.
+    /// The race for the Lease `namespace`/`name` as `me`, and whether it is won.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, me: String, timing: Timing) -> (Self, Leadership) {
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &'static str,
+        me: String,
+        timing: Timing,
+    ) -> (Self, Leadership) {
         let (until, held) = watch::channel(None);
         let leases = Api::namespaced(client, namespace);
-        let election = Self { leases, me, timing, started: Instant::now(), observed: None, until };
+        let (started, requests) = (Instant::now(), Requests::none());
+        let election = Self { leases, name, me, timing, started, observed: None, until, requests };
         (election, Leadership(held))
+    }
+
+    /// The fencing token in this race's Lease.
+    #[must_use]
+    pub fn fencing(&mut self) -> Fencing {
+        let (fencing, requests) = Requests::channel();
+        self.requests = requests;
+        fencing
     }
 
     /// Takes and renews the Lease until `stop` is true, and gives it back then.
@@ -85,10 +112,14 @@ impl Election {
                 Ok(Err(error)) => warn!(%error, "The lease could not be asked for, trying again"),
                 Err(_) => warn!("The API server does not answer for the lease, trying again"),
             }
+            let pause = tokio::time::sleep(self.timing.retry.mul_f64(0.9 + 0.2 * jitter.fraction()));
             tokio::select! {
-                () = tokio::time::sleep(self.timing.retry.mul_f64(0.9 + 0.2 * jitter.fraction())) => {}
-                // An error means that the sender is gone, which is an end as well.
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = pause => {}
+                // The Lease has one writer in this process, so that writers do not outdate each other's versions.
+                Some(request) = self.requests.next() => {
+                    request.carry_out(&self.leases, self.name, &self.me).await;
+                }
+                () = stopped(&mut stop) => break,
             }
         }
         if self.until.send_replace(None).is_some() {
@@ -110,13 +141,13 @@ impl Election {
 
     /// Takes or renews the Lease if that is due. True if this replica holds it now.
     async fn attempt(&mut self) -> kube::Result<bool> {
-        let Some(mut lease) = self.leases.get_opt(LEASE).await? else {
-            let metadata = ObjectMeta { name: Some(LEASE.into()), ..ObjectMeta::default() };
+        let Some(mut lease) = self.leases.get_opt(self.name).await? else {
+            let metadata = ObjectMeta { name: Some(self.name.into()), ..ObjectMeta::default() };
             let spec = Some(self.spec(&LeaseSpec::default()));
             let lease = Lease { metadata, spec };
             return won(self.leases.create(&PostParams::default(), &lease).await);
         };
-        let now = MonotonicTime::after(self.started.elapsed());
+        let now = self.started.elapsed();
         let observed = ObservedLease::read(facts(&lease), self.observed.take(), now);
         let step = decide(&observed, &self.me, now);
         self.observed = Some(observed);
@@ -124,7 +155,7 @@ impl Election {
             return Ok(false);
         }
         lease.spec = Some(self.spec(&lease.spec.take().unwrap_or_default()));
-        won(self.leases.replace(LEASE, &PostParams::default(), &lease).await)
+        won(self.leases.replace(self.name, &PostParams::default(), &lease).await)
     }
 
     /// The Lease in this replica's hand, after it was as `before` says.
@@ -145,12 +176,12 @@ impl Election {
     /// Lets the next replica take the Lease at once. A failure costs its duration.
     async fn give_back(&self) {
         let give = async {
-            let Some(mut lease) = self.leases.get_opt(LEASE).await? else { return Ok(()) };
+            let Some(mut lease) = self.leases.get_opt(self.name).await? else { return Ok(()) };
             if facts(&lease).holder == self.me {
                 if let Some(spec) = &mut lease.spec {
                     spec.holder_identity = Some(String::new());
                 }
-                self.leases.replace(LEASE, &PostParams::default(), &lease).await?;
+                self.leases.replace(self.name, &PostParams::default(), &lease).await?;
             }
             Ok::<_, kube::Error>(())
         };
@@ -162,12 +193,17 @@ impl Election {
     }
 }
 
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is an end as well.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
 fn facts(lease: &Lease) -> LeaseFacts {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
     LeaseFacts {
         holder: spec.holder_identity.unwrap_or_default(),
-        duration: Duration::from_secs(seconds).into(),
+        duration: Duration::from_secs(seconds),
         renewed: spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default(),
     }
 }
