@@ -78,8 +78,13 @@ mod tests {
         let seen = ObservedLease::read(facts("other", "1"), None, Duration::from_millis(1_000));
         assert_eq!(decide(&seen, "me", Duration::from_millis(15_999)), LeaseStep::Wait);
         assert_eq!(decide(&seen, "me", Duration::from_millis(16_000)), LeaseStep::Take);
-        let again = ObservedLease::read(facts("other", "1"), Some(seen.clone()), Duration::from_millis(9_000));
-        assert_eq!(decide(&again, "me", Duration::from_millis(16_000)), LeaseStep::Take, "it has not changed");
+        let again =
+            ObservedLease::read(facts("other", "1"), Some(seen.clone()), Duration::from_millis(9_000));
+        assert_eq!(
+            decide(&again, "me", Duration::from_millis(16_000)),
+            LeaseStep::Take,
+            "it has not changed"
+        );
         let renewed = ObservedLease::read(facts("other", "2"), Some(seen), Duration::from_millis(9_000));
         assert_eq!(decide(&renewed, "me", Duration::from_millis(16_000)), LeaseStep::Wait);
     }

@@ -168,8 +168,13 @@ impl Args {
         let mut registry = Registry::with_prefix("fpga_registry");
         let metrics = Metrics::register(&mut registry);
         let (cluster, watch) = Cluster::watch(client.clone(), &metrics);
-        let (election, leadership) =
-            Election::new(client.clone(), &self.namespace, LEASE, me.clone(), Timing::of(self.lease_duration));
+        let (election, leadership) = Election::new(
+            client.clone(),
+            &self.namespace,
+            LEASE,
+            me.clone(),
+            Timing::of(self.lease_duration),
+        );
         let probes = Probes::new(registry, metrics.clone(), leadership.clone());
         let mover = Mover::new(client.clone(), self.settings(), metrics.clone(), me.clone());
         let leader = Leader {

@@ -31,9 +31,6 @@ pub const MAX_ADDRESS_BYTES: usize = 253 + 6;
 pub const MAX_SOCKET_BYTES: usize = 107;
 /// Maximum length of a text for people, in bytes. The sender cuts what is longer.
 pub const MAX_TEXT_BYTES: usize = 512;
-/// The highest term that a manager's word counts for; what is higher counts as this one. A manager that lies leaves
-/// brokers enough terms to take, which managers accept, since each is later than the last.
-pub const MAX_HEARD_TERM: u64 = 1 << 62;
 /// Time that the other side has to connect, and to send its Hello and its Register.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without traffic on a connection after which an HTTP/2 ping checks whether the other side lives.

@@ -3,7 +3,7 @@
 use crate::enums::{refusal, refusal_parts};
 use crate::hello::Hello;
 use crate::lease::digest;
-use crate::limits::{MAX_HEARD_TERM, MAX_NAME_BYTES, MAX_SLOTS};
+use crate::limits::{MAX_NAME_BYTES, MAX_SLOTS};
 use crate::wire::{id, id_bytes, name, optional_name, present};
 use crate::{Malformed, v1};
 use fpga_core::bitstream::Digest;
@@ -93,7 +93,7 @@ impl TryFrom<v1::FromManager> for FromManager {
             Kind::Prepared(lease) => ManagerToBroker::Prepared { lease: read_lease_ref(&lease)? },
             Kind::Refused(refused) => ManagerToBroker::Refused {
                 lease: LeaseId(id(&refused.lease, "Refused.lease")?),
-                why: refusal(refused.why(), heard(refused.max_term))?,
+                why: refusal(refused.why(), Term(refused.max_term))?,
             },
         };
         Ok(Self::Message(message))
@@ -121,17 +121,12 @@ fn read_register(register: v1::Register) -> Result<FromManager, Malformed> {
     }
     let message = ManagerToBroker::Register {
         incarnation: Incarnation(id(&incarnation, "Register.incarnation")?),
-        max_term: heard(max_term),
+        max_term: Term(max_term),
         endpoint: present(endpoint, "Register.endpoint")?.try_into()?,
         slots: statuses,
     };
     let board = present(board, "Register.board")?.try_into()?;
     Ok(FromManager::Register(LentBoard { board, slots: lent }, message))
-}
-
-/// A term that a manager tells.
-fn heard(term: u64) -> Term {
-    Term(term.min(MAX_HEARD_TERM))
 }
 
 impl TryFrom<v1::ToManager> for BrokerToManager {

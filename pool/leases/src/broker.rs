@@ -181,6 +181,18 @@ impl Broker {
         self.queue.iter()
     }
 
+    /// A job that waits for a lease.
+    #[must_use]
+    pub fn job(&self, id: JobUuid) -> Option<WaitingJob<'_>> {
+        self.queue.waiting(id)
+    }
+
+    /// A slot of a registered manager.
+    #[must_use]
+    pub fn slot(&self, manager: ManagerId, slot: SlotIndex) -> Option<&SlotRecord> {
+        self.managers.get(manager)?.slots.get(slot.0 as usize)
+    }
+
     /// The registered managers' slots.
     pub fn slots(&self) -> impl Iterator<Item = (ManagerId, SlotIndex, &SlotRecord)> {
         self.managers.iter().flat_map(|(id, record)| {

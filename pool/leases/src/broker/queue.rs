@@ -57,6 +57,20 @@ impl Job {
             Link::Detached { .. } => None,
         }
     }
+
+    fn waiting(&self, id: JobUuid) -> WaitingJob<'_> {
+        WaitingJob {
+            id,
+            tenant: &self.tenant,
+            wanted: &self.wanted,
+            first_arrival: self.first_arrival,
+            connection: self.connection(),
+            preparing: match self.phase {
+                Phase::Waiting => None,
+                Phase::Preparing(lease) => Some(lease),
+            },
+        }
+    }
 }
 
 impl Queue {
@@ -69,17 +83,11 @@ impl Queue {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = WaitingJob<'_>> {
-        self.jobs.iter().map(|(id, job)| WaitingJob {
-            id: *id,
-            tenant: &job.tenant,
-            wanted: &job.wanted,
-            first_arrival: job.first_arrival,
-            connection: job.connection(),
-            preparing: match job.phase {
-                Phase::Waiting => None,
-                Phase::Preparing(lease) => Some(lease),
-            },
-        })
+        self.jobs.iter().map(|(id, job)| job.waiting(*id))
+    }
+
+    pub(super) fn waiting(&self, id: JobUuid) -> Option<WaitingJob<'_>> {
+        self.jobs.get(&id).map(|job| job.waiting(id))
     }
 
     pub(super) fn connections(&self) -> impl Iterator<Item = ConnectionId> {

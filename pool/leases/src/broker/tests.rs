@@ -108,7 +108,7 @@ impl Bench {
     }
 
     fn slot(&self) -> SlotRecord {
-        self.broker.slots().next().unwrap().2.clone()
+        self.broker.slot(A, SLOT).unwrap().clone()
     }
 }
 
@@ -213,7 +213,7 @@ fn a_ticket_gives_a_job_its_first_arrival_back() {
     assert_eq!(answer[0], Action::ToClient(OF_C, BrokerToClient::Ticket(ticket)));
     let foreign = Ticket { job: JobUuid(6), first_arrival: WallTime(1) };
     bench.want(OF_C, Some(foreign));
-    assert_eq!(bench.broker.jobs().next().unwrap().first_arrival, WallTime(7));
+    assert_eq!(bench.broker.job(JOB).unwrap().first_arrival, WallTime(7));
 }
 
 #[test]
