@@ -51,11 +51,20 @@ pub fn optional_name(text: &str, most: usize, field: &'static str) -> Result<Opt
 }
 
 /// A number between two others, both included.
-pub fn within<T: PartialOrd>(value: T, least: T, most: T, field: &'static str) -> Result<T, Malformed> {
+pub fn within<T: PartialOrd + Copy>(
+    value: T,
+    least: T,
+    most: T,
+    field: &'static str,
+) -> Result<T, Malformed> {
     if least <= value && value <= most { Ok(value) } else { Err(Malformed::Range(field)) }
 }
 
 /// A text for people, cut to the maximum.
 pub fn for_people(text: &str) -> String {
-    text[..text.floor_char_boundary(crate::limits::MAX_TEXT_BYTES)].to_owned()
+    let mut end = text.len().min(crate::limits::MAX_TEXT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
 }
