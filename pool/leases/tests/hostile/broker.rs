@@ -83,7 +83,7 @@ fn wanted() -> Wanted {
 }
 
 fn register(max_term: u64, slots: Vec<SlotStatus>) -> ManagerToBroker {
-    let endpoint = Endpoint { address: "a:1".into(), key: [0; 32] };
+    let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };
     ManagerToBroker::Register { incarnation: Incarnation(1), max_term: Term(max_term), endpoint, slots }
 }
 

@@ -79,7 +79,7 @@ impl Bench {
         let (before, lease) = (self.job.clone(), self.job.lease());
         match what.clone() {
             Move::Offer(lease) => {
-                let endpoint = Endpoint { address: "a:1".into(), key: [0; 32] };
+                let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };
                 let offer = BrokerToClient::Offer { job: JOB, lease, endpoint };
                 self.event(Event::Broker(BROKER, offer));
             }

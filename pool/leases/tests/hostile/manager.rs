@@ -5,8 +5,8 @@ use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
 use fpga_core::units::{Millis, MonotonicTime};
-use fpga_pool_leases::ids::{ConnectionId, Incarnation, JobUuid, LeaseId, StepNumber, Term};
-use fpga_pool_leases::lease::{Endpoint, Goal, Lease, Usage, Work};
+use fpga_pool_leases::ids::{ConnectionId, GroupUuid, Incarnation, JobUuid, LeaseId, StepNumber, Term};
+use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Work};
 use fpga_pool_leases::manager::{Action, Config, Event, Manager, Outcome};
 use fpga_pool_leases::messages::{BrokerToManager, ClientToManager, SlotStatus};
 use fpga_pool_leases::rules::Rules;
@@ -70,7 +70,7 @@ fn run(id: u128, slot: u32) -> Lease {
 impl Bench {
     /// A manager whose first slot an honest client holds.
     fn new() -> Self {
-        let endpoint = Endpoint { address: "a:1".into(), key: [0; 32] };
+        let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };
         let config = Config { incarnation: Incarnation(1), endpoint, slots: SLOTS, longest_step: STEP };
         let (mut manager, _) = Manager::new(config, Rules::ALL);
         let now = MonotonicTime(1_000_000);
@@ -252,7 +252,8 @@ fn hostile() -> impl Strategy<Value = ConnectionId> {
 
 fn prepare() -> impl Strategy<Value = Move> {
     let goal = Goal::Throughput { actions_per_hour: u64::MAX };
-    let work = prop::sample::select(vec![Work::Run { bytes: u64::MAX }, Work::Group(goal)]);
+    let group = Group { id: GroupUuid(1), goal, least: 0, most: u32::MAX };
+    let work = prop::sample::select(vec![Work::Run { bytes: u64::MAX }, Work::Group(group)]);
     let life = prop_oneof![9 => Just(1), 1 => Just(2)];
     (0..4_u64, id(), 0..SLOTS + 1, work, life).prop_map(|(term, id, slot, work, life)| {
         // An id is of one slot: brokers draw ids anew.
