@@ -4,6 +4,7 @@ use clap::Parser;
 use fpga_pool_leases::exploration::world::{Clients, Setup};
 use fpga_pool_leases::exploration::{Limits, explore};
 use fpga_pool_leases::rules::Rules;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -23,30 +24,29 @@ struct Args {
     #[arg(long, default_value_t = 3)]
     faults: u32,
     /// Number of moves from a run without faults.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = u32::MAX)]
     depth: u32,
     /// Number of states. A state takes about 60 bytes, beside 4 GiB for worlds.
     #[arg(long, default_value_t = 20_000_000)]
     states: usize,
+    /// Number of seconds.
+    #[arg(long, default_value_t = 500)]
+    seconds: u64,
     /// From one in so many states everything runs in true time to its end.
     #[arg(long, default_value_t = 100)]
     timed_one_in: u64,
 }
 
 fn main() -> ExitCode {
-    let Args { clients, brokers, steps, faults, depth, states, timed_one_in } = Args::parse();
+    let Args { clients, brokers, steps, faults, depth, states, seconds, timed_one_in } = Args::parse();
     let setup = Setup { clients, brokers, steps, faults, clients_are: Clients::Waiting, rules: Rules::ALL };
     let begin = Instant::now();
     let limits = Limits { depth, states, timed_one_in, only: |_| true, watched: None };
     let report = explore(&setup, &limits, |progress| {
-        println!(
-            "depth {:3}: {:9} states, {:9} of this depth, {:10} moves, {:5} s",
-            progress.depth,
-            progress.states,
-            progress.frontier,
-            progress.moves,
-            begin.elapsed().as_secs()
-        );
+        let elapsed = begin.elapsed().as_secs();
+        let (depth, states, moves) = (progress.depth, progress.states, progress.moves);
+        println!("{elapsed:4} s: all states of depth {depth}; {states:9} states, {moves:10} moves");
+        if elapsed < seconds { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     println!(
         "{} states, {} moves, all of depth {}{}; {} runs in true time, the longest: dead client {}, recall {}, all outputs {}",

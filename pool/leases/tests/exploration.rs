@@ -6,6 +6,7 @@ use fpga_pool_leases::exploration::world::{Clients, Setup};
 use fpga_pool_leases::exploration::{Invariant, Limits, Move, Report, Side, explore};
 use fpga_pool_leases::manager::{Outcome, SlotTimer, Timer};
 use fpga_pool_leases::rules::{Rule, Rules};
+use std::ops::ControlFlow;
 
 const FULL: Setup =
     Setup { clients: 2, brokers: 2, steps: 1, faults: 3, clients_are: Clients::Waiting, rules: Rules::ALL };
@@ -14,7 +15,7 @@ const LIMITS: Limits =
     Limits { depth: u32::MAX, states: 3_000_000, timed_one_in: u64::MAX, only: |_| true, watched: None };
 
 fn run(setup: &Setup, limits: &Limits) -> Report {
-    let report = explore(setup, limits, |_| {});
+    let report = explore(setup, limits, |_| ControlFlow::Continue(()));
     println!(
         "{} states, {} moves, depth {}, complete: {}, runs in true time: {}, longest: {:?}",
         report.states, report.moves, report.depth, report.is_complete, report.timed_runs, report.longest

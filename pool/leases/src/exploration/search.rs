@@ -7,6 +7,7 @@ use super::world::{Clients, Setup, World};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::ControlFlow;
 
 /// Where a search stops.
 #[derive(Debug, Clone, Copy)]
@@ -24,15 +25,13 @@ pub struct Limits {
     pub watched: Option<Invariant>,
 }
 
-/// What a search has done when it has visited all states of a depth.
+/// How far a search is.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// The depth.
+    /// The depth of which all states were visited.
     pub depth: u32,
     /// Number of different states so far.
     pub states: usize,
-    /// Number of states of this depth.
-    pub frontier: usize,
     /// Number of moves so far.
     pub moves: u64,
 }
@@ -83,6 +82,8 @@ type Frontier = Vec<(u32, Option<World>)>;
 
 /// Number of worlds of a depth that are kept.
 const KEPT: usize = 200_000;
+/// Number of states between two tellings of the progress.
+const TELLING: usize = 250_000;
 
 struct Search<'a> {
     limits: &'a Limits,
@@ -91,21 +92,25 @@ struct Search<'a> {
     seen: HashSet<u64>,
     /// The way to each state, by number.
     steps: Vec<Step>,
+    /// Number of states at which the progress is told.
+    tell_at: usize,
     depth: u32,
     moves: u64,
     timed_runs: u64,
     longest: Longest,
 }
 
-/// Visits the states of a setup, the nearest first, until a promise is broken or a limit is reached. The search begins
+/// Visits the states of a setup, the nearest first, until a promise is broken, a limit is reached, or `progress` breaks
+/// the search off. It is told after each depth and each quarter of a million states. The search begins
 /// at all states of a run without faults, so that a small depth reaches every stage of a lease; with the clients away, it
 /// begins at the start alone.
-pub fn explore(setup: &Setup, limits: &Limits, progress: impl FnMut(Progress)) -> Report {
+pub fn explore(setup: &Setup, limits: &Limits, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Report {
     let mut search = Search {
         limits,
         start: World::started(setup),
         seen: HashSet::new(),
         steps: Vec::new(),
+        tell_at: TELLING,
         depth: 0,
         moves: 0,
         timed_runs: 0,
@@ -127,26 +132,31 @@ pub fn explore(setup: &Setup, limits: &Limits, progress: impl FnMut(Progress)) -
 
 impl Search<'_> {
     /// Searches; says whether there are no further states.
-    fn run(&mut self, setup: &Setup, mut progress: impl FnMut(Progress)) -> Result<bool, Violation> {
+    fn run(
+        &mut self,
+        setup: &Setup,
+        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<bool, Violation> {
         let mut frontier = self.begin(setup)?;
         while self.depth < self.limits.depth {
-            let (next, found) = self.deepen(frontier)?;
-            if self.is_full() {
-                return Ok(false);
-            }
+            let (next, found) = match self.deepen(frontier, &mut progress)? {
+                ControlFlow::Continue(next) => next,
+                ControlFlow::Break(()) => return Ok(false),
+            };
             self.depth += 1;
-            let (depth, states) = (self.depth, self.steps.len());
-            progress(Progress { depth, states, frontier: found, moves: self.moves });
             if found == 0 {
                 return Ok(true);
+            }
+            if progress(self.progress()).is_break() {
+                return Ok(false);
             }
             frontier = next;
         }
         Ok(false)
     }
 
-    fn is_full(&self) -> bool {
-        self.steps.len() >= self.limits.states
+    fn progress(&self) -> Progress {
+        Progress { depth: self.depth, states: self.steps.len(), moves: self.moves }
     }
 
     /// Visits the states from which the search begins.
@@ -170,7 +180,11 @@ impl Search<'_> {
     }
 
     /// Visits all states that are one move from these; says how many are new.
-    fn deepen(&mut self, frontier: Frontier) -> Result<(Frontier, usize), Violation> {
+    fn deepen(
+        &mut self,
+        frontier: Frontier,
+        progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<(), (Frontier, usize)>, Violation> {
         // What the search doesn't go on from is not kept.
         let is_last = self.depth + 1 == self.limits.depth;
         let (mut next, mut found) = (Vec::new(), 0);
@@ -187,11 +201,17 @@ impl Search<'_> {
                     }
                 }
             }
-            if self.is_full() {
-                break;
+            if self.steps.len() >= self.limits.states {
+                return Ok(ControlFlow::Break(()));
+            }
+            if self.steps.len() >= self.tell_at {
+                self.tell_at = self.steps.len() + TELLING;
+                if progress(self.progress()).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
         }
-        Ok((next, found))
+        Ok(ControlFlow::Continue((next, found)))
     }
 
     /// Checks a state that was not seen before, and gives it a number.
