@@ -19,9 +19,9 @@
 mod apply;
 mod ghosts;
 mod invariants;
+mod lease_ids;
 mod link;
 mod moves;
-mod present;
 mod search;
 mod start;
 mod text;

@@ -1,8 +1,8 @@
 //! Lets something happen in a world: the machines take it in, and the world carries their actions out.
 
+use super::lease_ids::of_status;
 use super::link::Side;
 use super::moves::Move;
-use super::present::of_status;
 use super::world::{ClientLink, LeaseLink, MANAGER, ManagerLink, SLOT, World};
 use crate::broker::{self, Grant, SwapOutcome};
 use crate::client;

@@ -1,6 +1,6 @@
 //! What must be true in every state.
 
-use super::present::of_status;
+use super::lease_ids::of_status;
 use super::world::{MANAGER, SLOT, World};
 use crate::broker::{Broker, SlotRecord};
 use crate::client::{Job, Phase};
@@ -9,7 +9,7 @@ use crate::manager::Manager;
 use crate::messages::{BrokerToClient, SlotStatus};
 use std::fmt;
 
-/// A promise of the protocol.
+/// An invariant of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
     /// A slot has at most one lease, and only that lease's tasks run.
@@ -36,10 +36,10 @@ pub enum Invariant {
     TermsGrow,
 }
 
-/// A broken promise.
+/// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The promise.
+    /// The invariant.
     pub invariant: Invariant,
     /// What is wrong.
     pub what: String,
@@ -51,7 +51,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The first broken promise of a state.
+/// The first broken invariant of a state.
 pub(super) fn check(world: &World) -> Result<(), Violation> {
     let broken = slot_is_its_leases(world)
         .or_else(|| delivered_once(world))

@@ -21,7 +21,7 @@ pub struct Limits {
     pub timed_one_in: u64,
     /// The moves that are tried.
     pub only: fn(Move) -> bool,
-    /// The promise whose breach ends the search; `None`: any.
+    /// The invariant whose breach ends the search; `None`: any.
     pub watched: Option<Invariant>,
 }
 
@@ -51,14 +51,14 @@ pub struct Report {
     pub timed_runs: u64,
     /// The longest of the times that were measured.
     pub longest: Longest,
-    /// A shortest way to a broken promise.
+    /// A shortest way to a broken invariant.
     pub broken: Option<Trace>,
 }
 
-/// The moves to a broken promise.
+/// The moves to a broken invariant.
 #[derive(Debug)]
 pub struct Trace {
-    /// The broken promise.
+    /// The broken invariant.
     pub violation: Violation,
     /// The moves, and the state after each.
     pub lines: Vec<String>,
@@ -78,7 +78,7 @@ type Step = Option<(u32, Move)>;
 
 /// States of one depth from which a search goes on, by number. A world takes about 10 KiB, so that only the first
 /// [`KEPT`] are there; others are made again from their way.
-type Frontier = Vec<(u32, Option<World>)>;
+type Frontier = Vec<(u32, Option<Box<World>>)>;
 
 /// Number of worlds of a depth that are kept.
 const KEPT: usize = 200_000;
@@ -100,7 +100,7 @@ struct Search<'a> {
     longest: Longest,
 }
 
-/// Visits the states of a setup, the nearest first, until a promise is broken, a limit is reached, or `progress` breaks
+/// Visits the states of a setup, the nearest first, until an invariant is broken, a limit is reached, or `progress` breaks
 /// the search off. It is told after each depth and each quarter of a million states. The search begins
 /// at all states of a run without faults, so that a small depth reaches every stage of a lease; with the clients away, it
 /// begins at the start alone.
@@ -163,7 +163,7 @@ impl Search<'_> {
     fn begin(&mut self, setup: &Setup) -> Result<Frontier, Violation> {
         let start = self.start.clone();
         self.visit(&start, None)?;
-        let mut frontier = vec![(0, Some(start))];
+        let mut frontier = vec![(0, Some(Box::new(start)))];
         let run = match setup.clients_are {
             Clients::Waiting => World::uneventful(setup),
             Clients::Away => Vec::new(),
@@ -172,7 +172,7 @@ impl Search<'_> {
         for (what, world) in run {
             // A run without faults comes to no state twice.
             if let Some(number) = self.visit(&world, Some((before, what)))? {
-                frontier.push((number, Some(world)));
+                frontier.push((number, Some(Box::new(world))));
                 before = number;
             }
         }
@@ -189,15 +189,15 @@ impl Search<'_> {
         let is_last = self.depth + 1 == self.limits.depth;
         let (mut next, mut found) = (Vec::new(), 0);
         for (number, world) in frontier {
-            let world = world.unwrap_or_else(|| self.world(number));
+            let world = world.unwrap_or_else(|| Box::new(self.world(number)));
             for what in world.moves().into_iter().filter(|what| (self.limits.only)(*what)) {
-                let mut after = world.clone();
+                let mut after = World::clone(&world);
                 after.apply(what);
                 self.moves += 1;
                 if let Some(number) = self.visit(&after, Some((number, what)))? {
                     found += 1;
                     if !is_last {
-                        next.push((number, (next.len() < KEPT).then_some(after)));
+                        next.push((number, (next.len() < KEPT).then(|| Box::new(after))));
                     }
                 }
             }
@@ -235,7 +235,7 @@ impl Search<'_> {
         Ok(Some(number))
     }
 
-    /// Leaves out the breach of a promise that is not watched.
+    /// Leaves out the breach of an invariant that is not watched.
     fn unless_watched<T: Default>(&self, result: Result<T, Violation>) -> Result<T, Violation> {
         match (result, self.limits.watched) {
             (Err(violation), Some(watched)) if violation.invariant != watched => Ok(T::default()),

@@ -10,8 +10,8 @@
 //! begins, since no protocol promises an end while they go on.
 
 use super::invariants::{Invariant, Violation, check};
+use super::lease_ids::of_status;
 use super::moves::Move;
-use super::present::of_status;
 use super::world::{MOMENT, SLOT, STEP, World};
 use crate::client;
 use crate::ids::{LeaseId, StepNumber};
@@ -151,7 +151,7 @@ impl Run {
     /// Lets something happen that takes no time.
     fn move_promptly(&mut self) -> Result<bool, Violation> {
         let mut moves = self.world.prompt_moves();
-        // A client that has crashed stays dead: the dead promise nothing.
+        // A client that has crashed stays dead: I3 is about live ones.
         moves.retain(|what| !matches!(what, Move::ClientRestarts(_)));
         if moves.is_empty() {
             self.world.policy_moves(&mut moves);

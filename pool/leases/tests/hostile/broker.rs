@@ -325,15 +325,21 @@ fn a_manager_that_breaks_the_protocol_loses_its_connection_alone() {
 }
 
 #[test]
-fn what_a_manager_says_of_others_changes_nothing() {
+fn what_a_manager_says_of_anothers_leases_changes_nothing() {
+    let mut bench = Bench::new(Term(5));
+    bench.play(free());
+    let (slot, lease, digest) = (SlotIndex(0), LeaseId(50), Digest::from_bytes([1; 32]));
+    let grant = Grant { job: HONEST_JOB, manager: HONEST, slot, digest, lease };
+    bench.broker.grant(&grant, bench.now.now).unwrap();
+    let before = bench.broker.clone();
     for message in [
-        ManagerToBroker::Prepared { lease: LeaseId(0) },
-        ManagerToBroker::Refused { lease: LeaseId(0), why: Refusal::BadBitstream },
-        ManagerToBroker::Refused { lease: LeaseId(0), why: Refusal::OldTerm { max_term: Term(u64::MAX) } },
+        ManagerToBroker::Prepared { lease },
+        ManagerToBroker::Refused { lease, why: Refusal::BadBitstream },
+        ManagerToBroker::Refused { lease, why: Refusal::OldTerm { max_term: Term(u64::MAX) } },
     ] {
-        let mut bench = Bench::new(Term(5));
-        bench.play(free());
-        assert_eq!(bench.play(Move::Manager(LIAR, message)), []);
+        let event = Event::Manager(LIAR.connection(), LIAR.id, message.clone());
+        assert_eq!(bench.broker.handle(event, bench.now), [], "{message:?}");
+        assert_eq!(bench.broker, before, "{message:?}");
     }
 }
 
