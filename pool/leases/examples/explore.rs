@@ -26,7 +26,7 @@ struct Args {
     /// Number of moves from a run without faults.
     #[arg(long, default_value_t = u32::MAX)]
     depth: u32,
-    /// Number of states. A state takes about 60 bytes, beside 4 GiB for worlds.
+    /// Number of states. Each million takes about 150 MiB, beside 1 GiB.
     #[arg(long, default_value_t = 20_000_000)]
     states: usize,
     /// Number of seconds.
