@@ -83,6 +83,12 @@ impl Token {
         format!("Bearer {}", self.0)
     }
 
+    /// The token itself, for a protocol that does not carry it in a header.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
+
     /// Whether the header's value has this token. The comparison takes the same time for all tokens of the same
     /// length.
     #[must_use]

@@ -84,6 +84,7 @@ struct Running {
     submitted: Duration,
     started: Duration,
     kind: Option<Kind>,
+    bytes: u64,
     /// Device time that the profile predicted at the start.
     expected: Option<Duration>,
 }
@@ -229,6 +230,8 @@ impl Dispatch {
             self.chooser.ended(&running.tenant, running.expected, used);
         }
         let task = EndedTask {
+            session: running.session,
+            bytes: running.bytes,
             waited: running.started.saturating_sub(running.submitted),
             took: now.saturating_sub(running.submitted),
             tenant: running.tenant,

@@ -3,6 +3,7 @@
 use super::expiry::expires;
 use super::files::{PemFile, TlsError};
 use super::names::dns_names;
+use super::pinned::PinnedKey;
 use super::provider::provider;
 use parking_lot::RwLock;
 use rustls::ServerConfig;
@@ -55,6 +56,8 @@ pub struct Expiry {
 #[derive(Debug, Default)]
 struct Now {
     config: Option<Arc<ServerConfig>>,
+    /// Digest of the public key behind `config`.
+    public_key: Option<PinnedKey>,
     /// Expiry of the certificates behind `config`.
     expiry: Expiry,
     /// The state of the files at the last check, even if they could not be used.
@@ -107,6 +110,10 @@ impl Contents {
         files.into_iter().flatten().map(|file| file.digest().as_ref().to_vec()).collect()
     }
 
+    fn public_key(&self) -> Result<Option<PinnedKey>, TlsError> {
+        Ok(self.certificate.certificates()?.first().and_then(PinnedKey::of))
+    }
+
     fn expiry(&self) -> Result<Expiry, TlsError> {
         let first = |file: &PemFile| Ok(file.certificates()?.iter().filter_map(expires).min());
         Ok(Expiry {
@@ -134,12 +141,13 @@ impl ServerTls {
         if self.now.read().seen.as_ref() == Some(&seen) {
             return Reload::Same;
         }
-        let config = read.and_then(|files| Ok((self.config(&files)?, files.expiry()?)));
+        let config = read.and_then(|files| Ok((self.config(&files)?, files.public_key()?, files.expiry()?)));
         let mut now = self.now.write();
         now.seen = Some(seen);
         match config {
-            Ok((config, expiry)) => {
+            Ok((config, public_key, expiry)) => {
                 now.config = Some(Arc::new(config));
+                now.public_key = public_key;
                 now.expiry = expiry;
                 Reload::Loaded
             }
@@ -168,6 +176,12 @@ impl ServerTls {
     #[must_use]
     pub fn expiry(&self) -> Expiry {
         self.now.read().expiry
+    }
+
+    /// The public key of the certificate in use, by which clients may know this server.
+    #[must_use]
+    pub fn public_key(&self) -> Option<PinnedKey> {
+        self.now.read().public_key
     }
 
     /// Whether clients must show a certificate.

@@ -2,6 +2,8 @@
 
 use crate::handshake::Access;
 use crate::keepalive::Keepalive;
+use crate::pool::broker_stream::Brokers;
+use crate::pool::lender::Lending;
 use crate::tenant_args::TenantArgs;
 use fpga_net::tls::ServerTls;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ pub struct Config {
     pub access: Access,
     /// TLS on TCP. Without it a client counts as the tenant of its address.
     pub tls: Option<Arc<ServerTls>>,
+    /// TLS of the port for sessions with a lease, whose clients show no certificate.
+    pub pool_tls: Option<Arc<ServerTls>>,
     /// The flags and files from which the settings of tenants are read again.
     pub tenant_args: TenantArgs,
     /// How long clients over a network may be silent.
@@ -26,6 +30,10 @@ pub struct Config {
     pub reconnect_grace: Duration,
     /// Whether clients on this node share memory with the manager.
     pub shared_memory: SharedMemory,
+    /// The slots that are lent to the pool, if any are.
+    pub lending: Option<Lending>,
+    /// The brokers to which they are lent.
+    pub brokers: Option<Brokers>,
 }
 
 /// Whether clients on this node share memory with the manager.

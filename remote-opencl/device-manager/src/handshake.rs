@@ -4,18 +4,24 @@
 //! A connection proves a user of this node (by the kernel), a certificate, or only an address. If the manager
 //! has tokens, each session has to show one and belongs to that token's tenant.
 
+use crate::grpc::read_ahead::ReadAhead;
 use crate::peer::Peer;
+use crate::pool::lender::{Attachment, Lender};
 use crate::tokens::{Tokens, Validity};
 use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
+use fpga_core::bitstream::Digest;
+use fpga_pool_leases::ids::LeaseId;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
 use fpga_session::governor::Budget;
 use fpga_session::incoming::Incoming;
 use fpga_session::quotas::Account;
-use fpga_session::session::Shared;
+use fpga_session::session::{REVOKED, Shared};
 use fpga_session::shutdown::Counted;
 use prost::Message as _;
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::Status;
 
@@ -57,8 +63,12 @@ pub struct Admitted {
     pub resumable: bool,
     /// Tenant of the session.
     pub tenant: Tenant,
-    /// How long the proof of the tenant counts.
-    pub validity: Validity,
+    /// Id of the session.
+    pub session: SessionId,
+    /// What the session runs with.
+    pub shared: Arc<Shared>,
+    /// How long the session has its right.
+    pub tenure: Tenure,
     /// The session's access to its tenant's account.
     pub account: Account,
     /// Budget of bytes that the client may make the manager hold.
@@ -70,6 +80,66 @@ pub struct Admitted {
     /// The session's entry in the count that a drain waits for.
     #[expect(dead_code, reason = "the entry ends with the session")]
     pub counted: Counted,
+}
+
+/// What a session's right rests on.
+#[derive(Debug)]
+pub enum Tenure {
+    /// The proof of the tenant, which may be revoked.
+    Proof(Validity),
+    /// The hold on a lent slot, by a client whose bytes come over this connection.
+    Lease(Attachment, ReadAhead),
+}
+
+/// What a handshake goes by.
+#[derive(Debug)]
+pub struct Entrance<'m> {
+    /// What sessions without a lease run with.
+    pub shared: &'m Arc<Shared>,
+    /// The proof that a client must give.
+    pub access: &'m Access,
+    /// The identity of the connection.
+    pub peer: &'m Peer,
+    /// The lender, if slots are lent.
+    pub lender: Option<&'m Lender>,
+    /// The bytes of the connection.
+    pub connection: &'m ReadAhead,
+    /// Whether the board has slots for sessions without a lease.
+    pub unleased: Unleased,
+}
+
+/// Whether sessions without a lease have slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unleased {
+    /// They share the slots that are not lent.
+    HaveSlots,
+    /// All slots are lent.
+    HaveNone,
+    /// The connection is for sessions with a lease.
+    ComeElsewhere,
+}
+
+impl Tenure {
+    /// The digest of the token that the session has shown.
+    #[must_use]
+    pub fn token(&self) -> Option<Digest> {
+        match self {
+            Self::Proof(validity) => validity.token(),
+            Self::Lease(..) => None,
+        }
+    }
+
+    /// Waits until the session must end, and returns the status for its client. Calls `yields` if the client is to give
+    /// its lent slot up before.
+    pub async fn ended(&mut self, yields: impl FnMut()) -> Status {
+        match self {
+            Self::Proof(validity) => {
+                validity.ended().await;
+                Status::unauthenticated(REVOKED)
+            }
+            Self::Lease(attachment, connection) => attachment.ended(|| connection.last_read(), yields).await,
+        }
+    }
 }
 
 impl Access {
@@ -99,12 +169,8 @@ impl Access {
 ///
 /// # Errors
 /// The status with which the session ends.
-pub async fn shake_hands(
-    client: &mut impl Incoming,
-    shared: &Shared,
-    access: &Access,
-    peer: &Peer,
-) -> Result<Handshake, Status> {
+pub async fn shake_hands(client: &mut impl Incoming, entrance: &Entrance<'_>) -> Result<Handshake, Status> {
+    let Entrance { shared, access, peer, .. } = entrance;
     let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
     let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
     let first = first.map(v1::ClientMessage::decode).transpose();
@@ -119,8 +185,31 @@ pub async fn shake_hands(
              matching versions"
         )));
     }
+    let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
     if !lease.is_empty() {
-        return Err(Status::not_found("this device manager lends no slots"));
+        if resumable || resume.is_some() {
+            return Err(Status::invalid_argument("a session with a lease can't be resumed"));
+        }
+        let counted = begin(shared)?;
+        let attachment = attach(entrance, &lease)?;
+        let (tenant, session) = (attachment.tenant().clone(), attachment.session());
+        let shared = Arc::clone(attachment.shared());
+        let tenure = Tenure::Lease(attachment, entrance.connection.clone());
+        let (account, budget) = account_of(&shared, &tenant)?;
+        let admitted =
+            Admitted { resumable, tenant, session, shared, tenure, account, budget, client, pid, counted };
+        return Ok(Handshake::New(admitted));
+    }
+    match entrance.unleased {
+        Unleased::HaveSlots => {}
+        Unleased::HaveNone => {
+            return Err(Status::failed_precondition(
+                "all slots of this board are lent to the pool (--pool-slots): open a job, or take another board",
+            ));
+        }
+        Unleased::ComeElsewhere => {
+            return Err(Status::failed_precondition("this port is for sessions with a lease of the pool"));
+        }
     }
     let Some((tenant, validity)) = access.prove_hello(peer, &token).await else {
         shared.config.metrics.access_refusals.inc();
@@ -134,20 +223,44 @@ pub async fn shake_hands(
     if let Some(resume) = resume {
         return Ok(Handshake::Resume { tenant, resume });
     }
-    let Some(counted) = shared.shutdown.begin_session() else {
-        return Err(Status::unavailable(
+    let counted = begin(shared)?;
+    let (account, budget) = account_of(shared, &tenant)?;
+    let (session, shared) = (shared.config.dispatcher.new_session(), Arc::clone(shared));
+    let tenure = Tenure::Proof(validity);
+    let admitted =
+        Admitted { resumable, tenant, session, shared, tenure, account, budget, client, pid, counted };
+    Ok(Handshake::New(admitted))
+}
+
+/// Counts a session that begins.
+fn begin(shared: &Shared) -> Result<Counted, Status> {
+    shared.shutdown.begin_session().ok_or_else(|| {
+        Status::unavailable(
             "the device manager is draining: it ends with the sessions that it has; try again later, or take another \
              board",
-        ));
-    };
-    let Some(account) = shared.quotas.enter(&tenant) else {
-        return Err(Status::resource_exhausted("the tenant has all the sessions that it may have; end some"));
-    };
-    let Some(budget) = account.bytes().session() else {
-        return Err(Status::resource_exhausted(
+        )
+    })
+}
+
+/// A session's place in its tenant's account, and its budget of bytes.
+fn account_of(shared: &Shared, tenant: &Tenant) -> Result<(Account, Budget), Status> {
+    let account = shared.quotas.enter(tenant).ok_or_else(|| {
+        Status::resource_exhausted("the tenant has all the sessions that it may have; end some")
+    })?;
+    let budget = account.bytes().session().ok_or_else(|| {
+        Status::resource_exhausted(
             "the device manager has no memory left for another session of this tenant; end some",
-        ));
-    };
-    let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-    Ok(Handshake::New(Admitted { resumable, tenant, validity, account, budget, client, pid, counted }))
+        )
+    })?;
+    Ok((account, budget))
+}
+
+/// Takes the lent slot of a lease.
+fn attach(entrance: &Entrance<'_>, lease: &[u8]) -> Result<Attachment, Status> {
+    let lease: [u8; 16] =
+        lease.try_into().map_err(|_| Status::invalid_argument("the id of a lease has 16 bytes"))?;
+    let attached = entrance.lender.and_then(|lender| lender.attach(LeaseId(u128::from_be_bytes(lease))));
+    attached.ok_or_else(|| {
+        Status::not_found("there is no such lease, or it has ended; the job needs another one")
+    })
 }

@@ -14,6 +14,10 @@ use std::time::Duration;
 
 /// Number of unanswered probes after which the kernel gives up.
 const PROBES: u32 = 3;
+/// Interval of pings to clients that may hold a lent slot: a client counts as silent after 5 s.
+const LEASE_INTERVAL: Duration = Duration::from_millis(1500);
+/// Time for an answer where nothing follows from its lack.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Most seconds that the kernel accepts.
 const MOST_SECONDS: u32 = 32_767;
 
@@ -44,6 +48,20 @@ impl Keepalive {
         setsockopt(stream, TcpKeepInterval, &seconds(half / PROBES))?;
         setsockopt(stream, TcpKeepCount, &PROBES)?;
         Ok(())
+    }
+
+    /// Silent clients are not detected.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { half: None }
+    }
+
+    /// Makes HTTP/2 ping a client that may hold a lent slot, so often that a living client is never silent for the
+    /// lease protocol. An answer that does not come ends the connection only after the time of this keepalive; the
+    /// protocol ends the lease before.
+    pub fn ask_leaseholder<E>(self, builder: &mut http2::Builder<E>) {
+        let timeout = self.half.map_or(LONGEST, |half| half.saturating_mul(2));
+        builder.keep_alive_interval(LEASE_INTERVAL).keep_alive_timeout(timeout);
     }
 
     /// Makes HTTP/2 ping the client.

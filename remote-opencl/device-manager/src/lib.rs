@@ -23,6 +23,7 @@ mod memory;
 mod metrics_server;
 mod node_plugin;
 mod peer;
+mod pool;
 mod process;
 mod scrape;
 mod serve;

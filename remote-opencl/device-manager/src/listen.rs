@@ -45,6 +45,8 @@ pub enum Listener {
     Unix(UnixListener),
     /// A TCP socket.
     Tcp(TcpListener),
+    /// A TCP socket for sessions with a lease.
+    Pool(TcpListener),
     /// The unix socket that passes descriptors of shared memory.
     Side(UnixListener),
 }

@@ -22,6 +22,8 @@ pub enum Accepted {
     Unix(UnixStream),
     /// A connection over the network.
     Tcp(TcpStream),
+    /// A connection over the network, for sessions with a lease.
+    Pool(TcpStream),
 }
 
 /// The identity of the peer.
@@ -43,7 +45,7 @@ impl Accepted {
     pub fn credentials(&self) -> io::Result<Option<Credentials>> {
         match self {
             Self::Unix(stream) => Credentials::of(stream).map(Some),
-            Self::Tcp(_) => Ok(None),
+            Self::Tcp(_) | Self::Pool(_) => Ok(None),
         }
     }
 
@@ -58,7 +60,7 @@ impl Accepted {
                 setsockopt(stream, SndBuf, &SEND_BUFFER_BYTES)?;
                 Ok(Peer::User(getsockopt(stream, PeerCredentials)?.uid()))
             }
-            Self::Tcp(stream) => {
+            Self::Tcp(stream) | Self::Pool(stream) => {
                 stream.set_nodelay(true)?;
                 keepalive.ask_kernel(stream)?;
                 Ok(Peer::Address(stream.peer_addr()?.ip()))
@@ -71,7 +73,7 @@ impl From<Accepted> for OwnedFd {
     fn from(accepted: Accepted) -> Self {
         match accepted {
             Accepted::Unix(stream) => stream.into(),
-            Accepted::Tcp(stream) => stream.into(),
+            Accepted::Tcp(stream) | Accepted::Pool(stream) => stream.into(),
         }
     }
 }

@@ -4,16 +4,21 @@ mod args;
 mod gate;
 mod isolation;
 mod listeners;
+mod platform;
+mod pool;
 
 use crate::config::Config;
 use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::memory;
 use crate::metrics_server;
+use crate::pool::PoolMetrics;
 use crate::scrape::AtScrape;
 use crate::server::{self, Ended};
 use crate::signals::{self, AtEnd};
 pub use args::ServeArgs;
+use platform::platform_of;
+use pool::BoardNames;
 
 use anyhow::{Context as _, anyhow, bail};
 use args::Reconfiguration;
@@ -22,7 +27,8 @@ use fpga_core::device::ReconfiguredPart;
 use fpga_hook::Reporter;
 use fpga_session::builds::Builds;
 use fpga_session::catalogue::Catalogue;
-use fpga_session::config as sessions;
+use fpga_session::config::{self as sessions, Loads};
+use fpga_session::configuration_port::ConfigurationPort;
 use fpga_session::confine::{ConfineBuilds, Confinement};
 use fpga_session::dispatcher::Dispatcher;
 use fpga_session::governor::{self, Governor, Limits};
@@ -38,10 +44,10 @@ use fpga_session::settings::Settings;
 use fpga_session::shutdown::Shutdown;
 use fpga_session::store::BitstreamStore;
 use fpga_session::trace::Trace;
-use fpga_vendor as vendor;
 use fpga_vendor::runtime::Runtime;
 use prometheus_client::registry::Registry;
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,8 +58,6 @@ const LAST_REPORTS: Duration = Duration::from_secs(2);
 
 /// Interval of reports about tasks that have held a slot for at least as long.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-
-const CL_PLATFORM_NAME: u32 = 0x0902;
 
 /// A folder that is removed when the manager ends.
 struct OwnFolder(PathBuf);
@@ -105,6 +109,7 @@ impl ServeArgs {
             isolation,
             tenant_args,
             gate,
+            pool,
             log,
         } = self;
         memory::keep_freed();
@@ -125,6 +130,14 @@ impl ServeArgs {
                 );
             }
         }
+        let names = BoardNames { id: &device_id, kind: &board, shell: &shell };
+        let reconfigured_part = match reconfiguration {
+            Reconfiguration::Partial => ReconfiguredPart::Slot,
+            Reconfiguration::Full => ReconfiguredPart::Board,
+        };
+        let lent = pool.lent(slots, reconfigured_part, names)?;
+        // Without other slots these are not used: sessions without a lease are refused.
+        let own_slots = NonZeroU32::new(slots.get() - lent.map_or(0, NonZeroU32::get));
         let model = model.as_deref().map(BoardModel::read).transpose().context("--model")?;
         if model.is_some() && isolation.isolate == Isolate::Process {
             bail!(
@@ -146,7 +159,11 @@ impl ServeArgs {
         let shutdown = Shutdown::new();
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
-        let (listeners, bound) = listen.bind(shared_memory, &at_end)?;
+        let pool_tls = if pool.listens() { listen.pool_tls()? } else { None };
+        let brokers = lent.map(|_| pool.brokers(names, pool_tls.clone())).transpose()?;
+        let (mut listeners, bound) = listen.bind(shared_memory, &at_end)?;
+        let (pool_listener, pool_port) = pool.bind()?.unzip();
+        listeners.extend(pool_listener);
         let common = Common {
             devices: device,
             slots,
@@ -174,7 +191,9 @@ impl ServeArgs {
         });
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry, &device_id);
-        metrics.slots.set(i64::from(slots.get()));
+        metrics.slots.set(i64::from(own_slots.map_or(0, NonZeroU32::get)));
+        let lending = lent
+            .map(|lent| pool.lending(lent, slots, (&bound, pool_port), PoolMetrics::register(&mut registry)));
         let devices = device.among(&entered.load()?)?;
         let (platform, first_device) = devices.first().copied().unzip();
         let facts = DeviceFacts {
@@ -183,12 +202,10 @@ impl ServeArgs {
             platform: platform_of(platform, model.as_ref()),
             board,
             shell,
-            slots: slots.get(),
-            reconfigured_part: match reconfiguration {
-                Reconfiguration::Partial => ReconfiguredPart::Slot,
-                Reconfiguration::Full => ReconfiguredPart::Board,
-            },
+            slots: own_slots.map_or(0, NonZeroU32::get),
+            reconfigured_part,
         };
+        let port = ConfigurationPort::default();
         let model = model
             .map(|model| {
                 info!(
@@ -198,7 +215,8 @@ impl ServeArgs {
                     "The board is modelled: all times of kernels are those of --model"
                 );
                 let metrics = ModelMetrics::register(&mut registry, model.board());
-                ModelledBoard::start(model, slots, reconfiguration_time, Arc::clone(&catalogue), metrics)
+                let loads = (reconfiguration_time, port.clone());
+                ModelledBoard::start(model, slots, loads, Arc::clone(&catalogue), metrics)
             })
             .transpose()
             .context("cannot start a thread")?
@@ -234,7 +252,8 @@ impl ServeArgs {
         catalogue
             .watch(Arc::clone(&store), move || of_reports.names_changed())
             .context("cannot start a thread")?;
-        let dispatcher = Dispatcher::new(slots, tenants.rules.clone(), reports.clone());
+        let dispatcher =
+            Dispatcher::new(own_slots.unwrap_or(NonZeroU32::MIN), tenants.rules.clone(), reports.clone());
         let preload = gate.preload.iter().map(|name| {
             catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
         });
@@ -246,6 +265,8 @@ impl ServeArgs {
         let dispatcher = Arc::new(dispatcher);
         let sessions = sessions::Config {
             devices: device,
+            loads: Loads::of_board(slots),
+            port,
             board,
             gate: gate.open(&access, &dispatcher)?,
             dispatcher,
@@ -268,11 +289,14 @@ impl ServeArgs {
             sessions,
             access,
             tls,
+            pool_tls,
             tenant_args,
             keepalive: listen.keepalive(),
             drain_timeout,
             reconnect_grace: gate.reconnect_grace,
             shared_memory,
+            lending,
+            brokers,
         };
         if let Some(path) = &ready_file {
             listeners::say_ready(path, &bound)
@@ -369,15 +393,4 @@ fn tell_progress(dispatcher: &Arc<Dispatcher>) -> std::io::Result<()> {
         }
     })?;
     Ok(())
-}
-
-/// Name of the device's platform, as everybody sees it: a modelled board says so.
-fn platform_of(platform: Option<vendor::PlatformId>, model: Option<&BoardModel>) -> String {
-    let name = platform.map(platform_name).unwrap_or_default();
-    if model.is_some() { format!("{name} (modelled board)") } else { name }
-}
-
-fn platform_name(platform: vendor::PlatformId) -> String {
-    let bytes = vendor::platform_info(platform, CL_PLATFORM_NAME).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
 }

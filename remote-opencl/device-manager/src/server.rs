@@ -12,6 +12,7 @@ use crate::handshake::Access;
 use crate::isolation::pool::Plan;
 use crate::listen::Listener;
 use crate::peer::Accepted;
+use crate::pool::broker_stream;
 use connection::connection;
 use fpga_board::dispatch::MIN_STALL;
 use fpga_board::slots::SessionId;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 /// Pause after a failed `accept`, for example when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -74,7 +76,8 @@ pub fn serve(
     listeners: Vec<Listener>,
     shutdown: &Shutdown,
 ) -> Result<Ended, ServeError> {
-    let manager = Arc::new(Manager::new(config, governor, isolation, shutdown)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let manager = Arc::new(Manager::new(config, governor, isolation, shutdown, runtime.handle())?);
     let Manager { shared, config, processes, .. } = &*manager;
     if config.shared_memory == SharedMemory::On && processes.is_none() {
         // The probe runs now, so that the first client need not wait for it.
@@ -82,7 +85,6 @@ pub fn serve(
         tracing::debug!(?alignment, "Buffers in shared memory were tried");
     }
     let connections = Connections::with_unproven(shared.governor.unproven());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut accepting = Vec::new();
         for listener in listeners {
@@ -98,10 +100,16 @@ pub fn serve(
         }
         accepting.push(tokio::spawn(watch_settings(manager.clone())));
         accepting.push(tokio::spawn(start_stalled(shared.clone())));
-        if let Some(tls) = config.tls.clone() {
+        for tls in [&config.tls, &config.pool_tls].into_iter().flatten() {
+            let tls = Arc::clone(tls);
             accepting.push(tokio::spawn(async move { tls.keep(|_| {}).await }));
         }
+        let mut lends = lend(&manager);
         shutdown.draining().await;
+        if let Some(lender) = &manager.lender {
+            lends.abort_all();
+            lender.drain();
+        }
         drain(&manager).await;
         for task in accepting {
             task.abort();
@@ -121,6 +129,20 @@ pub fn serve(
         shared.helper_thread.end();
         Ok(Ended::Idle)
     })
+}
+
+/// Starts what lends slots to the pool, until the returned set is aborted; timers go on.
+fn lend(manager: &Arc<Manager>) -> JoinSet<()> {
+    let mut lends = JoinSet::new();
+    let Some(lender) = manager.lender.clone() else { return lends };
+    let timers = lender.clone();
+    tokio::spawn(async move { timers.keep_time().await });
+    let stalled = lender.clone();
+    tokio::spawn(async move { stalled.start_stalled(MIN_STALL).await });
+    if let Some(brokers) = manager.config.brokers.clone() {
+        lends.spawn(async move { broker_stream::lend(&lender, &brokers).await });
+    }
+    lends
 }
 
 /// Waits until the last session has ended, or for the time that a drain may take. Then ends all sessions.
@@ -216,6 +238,7 @@ fn refused(metrics: &Metrics, said: &mut Option<String>, error: String, what: &s
 enum Acceptor {
     Unix(tokio::net::UnixListener),
     Tcp(tokio::net::TcpListener),
+    Pool(tokio::net::TcpListener),
 }
 
 impl Acceptor {
@@ -229,6 +252,10 @@ impl Acceptor {
                 listener.set_nonblocking(true)?;
                 tokio::net::TcpListener::from_std(listener).map(Self::Tcp)
             }
+            Listener::Pool(listener) => {
+                listener.set_nonblocking(true)?;
+                tokio::net::TcpListener::from_std(listener).map(Self::Pool)
+            }
         }
     }
 
@@ -236,6 +263,7 @@ impl Acceptor {
         match self {
             Self::Unix(listener) => listener.accept().await?.0.into_std().map(Accepted::Unix),
             Self::Tcp(listener) => listener.accept().await?.0.into_std().map(Accepted::Tcp),
+            Self::Pool(listener) => listener.accept().await?.0.into_std().map(Accepted::Pool),
         }
     }
 }

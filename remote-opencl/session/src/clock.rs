@@ -12,3 +12,9 @@ pub fn now_ns() -> u64 {
     // Exceeds 64 bits after 584 years.
     u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// A duration in ns, as far as 64 bits can count.
+#[must_use]
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -71,6 +71,12 @@ impl Body {
         }
     }
 
+    /// Bytes of data that came with the command.
+    #[must_use]
+    pub fn taken_in(&self) -> u64 {
+        self.received(DataPath::Messages).saturating_add(self.received(DataPath::Shared))
+    }
+
     /// Bytes that the command leaves in shared memory. Bytes in messages are counted when they are sent.
     #[must_use]
     pub fn shared(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 use crate::builds::Builds;
 use crate::catalogue::Catalogue;
+use crate::configuration_port::ConfigurationPort;
 use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
 use crate::gate::{Gate, MayReconfigure};
@@ -16,6 +17,7 @@ use crate::reporting::Reports;
 use crate::settings::Settings;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +52,10 @@ pub struct Config {
     pub reconfiguration_time: Duration,
     /// The model of the board, if the manager stands for another one.
     pub model: Option<Arc<ModelledBoard>>,
+    /// Who loads bitstreams.
+    pub loads: Loads,
+    /// The port through which all loads go, if they are simulated.
+    pub port: ConfigurationPort,
     /// The lock of a board that may be reconfigured as a whole.
     pub board: QuiesceLock,
     /// How long tasks of a client that has gone may continue.
@@ -60,12 +66,32 @@ pub struct Config {
     pub sources: Sources,
 }
 
+/// Who loads bitstreams into the slots of a board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loads {
+    /// The board has several slots. Loads are simulated: the vendor has no image to lose.
+    Simulated,
+    /// The board has one slot, which the vendor loads.
+    ByVendor,
+}
+
+impl Loads {
+    /// Who loads the bitstreams of a board with so many slots, lent ones included.
+    #[must_use]
+    pub fn of_board(slots: NonZeroU32) -> Self {
+        if slots.get() > 1 { Self::Simulated } else { Self::ByVendor }
+    }
+}
+
 impl Config {
     /// The configuration of a process without listeners: another process passes sessions on and makes the
     /// decisions.
     #[must_use]
     pub fn without_listeners(dispatcher: Dispatcher, settings: Settings, store: Arc<BitstreamStore>) -> Self {
+        let loads = if dispatcher.slots() > 1 { Loads::Simulated } else { Loads::ByVendor };
         Self {
+            loads,
+            port: ConfigurationPort::default(),
             devices: BoardDevices::All,
             dispatcher: Arc::new(dispatcher),
             store,

@@ -7,11 +7,13 @@ use crate::reporting::{Reports, SlotsNow};
 use fpga_board::dispatch::Dispatch;
 use fpga_board::dispatch::policy::DispatchRules;
 use fpga_board::dispatch::{Grant, TaskId, TaskRefusal, TaskRequest};
-use fpga_board::slots::SessionId;
+use fpga_board::slots::{Demand, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
 use fpga_core::gate::{Others, Residency};
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -23,10 +25,19 @@ pub struct Dispatcher {
     epoch: Instant,
     reports: Reports,
     above: Option<Box<dyn Above>>,
-    last_session: AtomicU64,
-    last_task: AtomicU64,
+    watch: Option<Arc<dyn TaskWatch>>,
+    ids: Arc<Ids>,
+    /// Index on the board of the first of these slots.
+    first_slot: SlotIndex,
     /// Notified when tasks begin to wait.
     tasks_wait: Notify,
+}
+
+/// The ids that the dispatchers of a board have given.
+#[derive(Debug, Default)]
+struct Ids {
+    last_session: AtomicU64,
+    last_task: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -40,6 +51,34 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are more bitstreams to preload than slots ({0}); name fewer, or raise --slots")]
 pub struct NoEmptySlot(usize);
+
+/// Admits the tasks of a lent slot, and learns when they end.
+pub trait TaskWatch: std::fmt::Debug + Send + Sync {
+    /// Whether a task that has its slot may start. A refused task never starts.
+    fn starts(&self, session: SessionId, task: TaskId) -> Admission;
+    /// An admitted task has ended.
+    fn ended(&self, session: SessionId, task: TaskId, used: TaskUse);
+}
+
+/// Whether a task may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It starts.
+    Admitted,
+    /// Its session has no slot any more.
+    Refused,
+}
+
+/// What a task has used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskUse {
+    /// Bytes that its commands took in from the client.
+    pub bytes: u64,
+    /// Number of slots that it held.
+    pub slots: usize,
+    /// Slot time that is charged to it.
+    pub held: Duration,
+}
 
 /// The dispatch of another process, which decides for this one. Its grants arrive through the router.
 pub trait Above: std::fmt::Debug + Send + Sync {
@@ -61,7 +100,16 @@ impl Dispatcher {
     #[must_use]
     pub fn below(slots: NonZeroU32, first_task: u64, above: Box<dyn Above>) -> Self {
         let here = Self::new(slots, DispatchRules::default(), Reports::off());
-        Self { above: Some(above), last_task: AtomicU64::new(first_task), ..here }
+        here.ids.last_task.store(first_task, Ordering::Relaxed);
+        Self { above: Some(above), ..here }
+    }
+
+    /// The dispatcher of one more slot of the same board, which the tasks of this dispatcher can't use. Ids of sessions
+    /// and tasks differ from those of this dispatcher.
+    #[must_use]
+    pub fn lent(&self, slot: SlotIndex, reports: Reports, watch: Arc<dyn TaskWatch>) -> Self {
+        let one = Self::new(NonZeroU32::MIN, DispatchRules::default(), reports);
+        Self { watch: Some(watch), ids: Arc::clone(&self.ids), first_slot: slot, ..one }
     }
 
     /// A device with `slots` empty slots that is shared by `rules`.
@@ -77,8 +125,9 @@ impl Dispatcher {
             epoch: Instant::now(),
             reports,
             above: None,
-            last_session: AtomicU64::new(0),
-            last_task: AtomicU64::new(0),
+            watch: None,
+            ids: Arc::default(),
+            first_slot: SlotIndex(0),
             tasks_wait: Notify::new(),
         }
     }
@@ -86,17 +135,18 @@ impl Dispatcher {
     /// Changes the rules. Returns the grants of tasks that may start now, of any session.
     pub fn set_rules(&self, rules: DispatchRules) -> Vec<Grant> {
         let now = self.now();
-        self.change(|dispatch| dispatch.set_rules(rules, now))
+        let grants = self.change(|dispatch| dispatch.set_rules(rules, now));
+        self.admitted(grants)
     }
 
     /// The id of a new session.
     pub fn new_session(&self) -> SessionId {
-        SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1)
+        SessionId(self.ids.last_session.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// The id of a new task.
     pub fn new_task(&self) -> TaskId {
-        TaskId(self.last_task.fetch_add(1, Ordering::Relaxed) + 1)
+        TaskId(self.ids.last_task.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Submits a task. Returns its grant if it may start at once.
@@ -113,8 +163,17 @@ impl Dispatcher {
             above.submit(&request);
             return Ok(None);
         }
+        if self.watch.is_some() && request.demand == Demand::AnySlot {
+            return Err(TaskRefusal::NoBitstream);
+        }
         let now = self.now();
-        self.change(|dispatch| dispatch.submit(request, now))
+        let grant = self.change(|dispatch| dispatch.submit(request, now))?;
+        match grant {
+            Some(grant) if self.watch.is_some() => {
+                self.admitted(vec![grant]).pop().map(Some).ok_or(TaskRefusal::NoSlot)
+            }
+            grant => Ok(grant),
+        }
     }
 
     /// Ends a granted task and reports its use of slots. Returns the grants of tasks that may start now, of
@@ -127,15 +186,20 @@ impl Dispatcher {
             return Vec::new();
         }
         let now = self.now();
-        let finished = self.change(|dispatch| dispatch.finish(task, now));
-        if let Some(task) = &finished.task {
-            let held = finished.usage.iter().map(|usage| usage.until.saturating_sub(usage.from)).sum();
-            self.reports.task_ended(task, held);
-        }
-        for usage in &finished.usage {
+        let mut finished = self.change(|dispatch| dispatch.finish(task, now));
+        for usage in &mut finished.usage {
+            usage.slot = self.on_board(usage.slot);
             self.reports.slot_used(usage);
         }
-        finished.grants
+        if let Some(ended) = &finished.task {
+            let held = finished.usage.iter().map(|usage| usage.until.saturating_sub(usage.from)).sum();
+            self.reports.task_ended(ended, held);
+            if let Some(watch) = &self.watch {
+                let used = TaskUse { bytes: ended.bytes, slots: finished.usage.len(), held };
+                watch.ended(ended.session, task, used);
+            }
+        }
+        self.admitted(finished.grants)
     }
 
     /// Notes that loading the bitstreams of a granted task has failed, so its slots hold none. The task still
@@ -151,7 +215,8 @@ impl Dispatcher {
     /// of any session. Call it every few milliseconds while tasks wait.
     pub fn start_stalled(&self) -> Vec<Grant> {
         let now = self.now();
-        self.change(|dispatch| dispatch.start_stalled(now))
+        let grants = self.change(|dispatch| dispatch.start_stalled(now));
+        self.admitted(grants)
     }
 
     /// Waits until at least one task waits.
@@ -165,8 +230,9 @@ impl Dispatcher {
     /// the collector learns of long tasks before they end.
     pub fn report_progress(&self, at_least: Duration) {
         let now = self.now();
-        let told = self.lock().dispatch.progress(at_least, now);
-        for usage in &told {
+        let mut told = self.lock().dispatch.progress(at_least, now);
+        for usage in &mut told {
+            usage.slot = self.on_board(usage.slot);
             self.reports.slot_in_use(usage);
         }
     }
@@ -181,13 +247,21 @@ impl Dispatcher {
             return Vec::new();
         }
         let now = self.now();
-        self.change(|dispatch| dispatch.cancel(session, now))
+        let grants = self.change(|dispatch| dispatch.cancel(session, now));
+        self.admitted(grants)
     }
 
     /// Number of slots of the device.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.lock().dispatch.slots().len()
+    }
+
+    /// Whether a slot of the board is one of these slots.
+    #[must_use]
+    pub fn has(&self, slot: SlotIndex) -> bool {
+        let place = slot.0.checked_sub(self.first_slot.0).and_then(|place| usize::try_from(place).ok());
+        place.is_some_and(|place| place < self.slots())
     }
 
     /// Most bitstreams that one task may need: one for each slot, or fewer if another process decides.
@@ -233,6 +307,29 @@ impl Dispatcher {
     #[must_use]
     pub fn running(&self) -> usize {
         self.lock().dispatch.running()
+    }
+
+    /// The grants of tasks that may start, if the slot is a lent one. The others end at once.
+    fn admitted(&self, grants: Vec<Grant>) -> Vec<Grant> {
+        let Some(watch) = &self.watch else { return grants };
+        let mut left = VecDeque::from(grants);
+        let mut admitted = Vec::with_capacity(left.len());
+        while let Some(mut grant) = left.pop_front() {
+            if watch.starts(grant.session, grant.task) == Admission::Refused {
+                let now = self.now();
+                left.extend(self.change(|dispatch| dispatch.finish(grant.task, now)).grants);
+                continue;
+            }
+            grant.slots.iter_mut().for_each(|slot| *slot = self.on_board(*slot));
+            grant.load.iter_mut().for_each(|load| load.slot = self.on_board(load.slot));
+            admitted.push(grant);
+        }
+        admitted
+    }
+
+    /// The index on the board of one of these slots.
+    fn on_board(&self, slot: SlotIndex) -> SlotIndex {
+        SlotIndex(self.first_slot.0 + slot.0)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Dispatch) -> T) -> T {
@@ -286,119 +383,4 @@ fn now_in(dispatch: &Dispatch, revision: u64) -> SlotsNow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use fpga_board::dispatch::Lanes;
-    use fpga_board::dispatch::Tenant;
-    use fpga_board::slots::Demand;
-    use fpga_board::slots::OtherKernels;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
-    use std::sync::mpsc;
-    use std::thread;
-
-    fn request(dispatcher: &Dispatcher, session: SessionId, bitstream: u8) -> TaskRequest {
-        TaskRequest {
-            session,
-            task: dispatcher.new_task(),
-            tenant: Tenant::new("uid:0"),
-            lanes: Lanes::Any,
-            kind: None,
-            demand: Demand::of([Digest::from_bytes([bitstream; 32])], OtherKernels::None),
-        }
-    }
-
-    #[test]
-    fn a_waiting_task_of_another_session_is_granted_when_a_slot_gets_free() {
-        let dispatcher = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), Reports::off());
-        let (a, b) = (dispatcher.new_session(), dispatcher.new_session());
-        let first = dispatcher.submit(request(&dispatcher, a, 1)).unwrap().unwrap();
-        assert_eq!(dispatcher.submit(request(&dispatcher, b, 2)).unwrap(), None);
-        assert_eq!((dispatcher.waiting(), dispatcher.running()), (1, 1));
-        let next = dispatcher.finished(first.task);
-        assert_eq!((next.len(), next[0].session, next[0].load.len()), (1, b, 1));
-        assert_eq!(dispatcher.finished(first.task), [], "told twice, nothing happens");
-        dispatcher.finished(next[0].task);
-        assert_eq!((dispatcher.waiting(), dispatcher.running()), (0, 0));
-    }
-
-    /// Takes tasks of one bitstream, and counts them.
-    #[derive(Debug, Default)]
-    struct OneBitstream(Arc<AtomicUsize>);
-
-    impl Above for OneBitstream {
-        fn max_bitstreams(&self) -> usize {
-            1
-        }
-
-        fn submit(&self, _: &TaskRequest) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn finished(&self, _: TaskId) {}
-
-        fn cancelled(&self, _: SessionId) {}
-
-        fn load_failed(&self, _: TaskId) {}
-    }
-
-    #[test]
-    fn a_task_with_more_bitstreams_than_another_process_takes_is_refused_here() {
-        let submitted = Arc::default();
-        let above = Box::new(OneBitstream(Arc::clone(&submitted)));
-        let dispatcher = Dispatcher::below(NonZeroU32::new(4).unwrap(), 0, above);
-        assert_eq!(dispatcher.max_bitstreams(), 1);
-        let session = dispatcher.new_session();
-        let digests = [1, 2].map(|n| Digest::from_bytes([n; 32]));
-        let demand = Demand::of(digests, OtherKernels::None);
-        let two = TaskRequest { demand, ..request(&dispatcher, session, 1) };
-        assert_eq!(dispatcher.submit(two), Err(TaskRefusal::TooManyBitstreams { needed: 2, slots: 1 }));
-        assert_eq!(dispatcher.submit(request(&dispatcher, session, 1)), Ok(None));
-        assert_eq!(submitted.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn sessions_on_their_own_threads_all_get_their_turns() {
-        const TASKS: usize = 200;
-        let slots = NonZeroU32::new(2).unwrap();
-        let rules = DispatchRules::of(fpga_board::dispatch::policy::DispatchPolicy::DeficitRoundRobin);
-        let dispatcher = Arc::new(Dispatcher::new(slots, rules, Reports::off()));
-        let mut inboxes = std::collections::HashMap::new();
-        let mut sessions = Vec::new();
-        for _ in 0..6 {
-            let (sender, receiver) = mpsc::channel::<Grant>();
-            let session = dispatcher.new_session();
-            inboxes.insert(session, sender);
-            sessions.push((session, receiver));
-        }
-        let inboxes = Arc::new(inboxes);
-        let threads: Vec<_> = sessions
-            .into_iter()
-            .map(|(session, receiver)| {
-                let (dispatcher, inboxes) = (Arc::clone(&dispatcher), Arc::clone(&inboxes));
-                thread::spawn(move || {
-                    let pass_on = |grants: Vec<Grant>| {
-                        for grant in grants {
-                            // Sending fails if the session has ended, which then has no tasks.
-                            let _ = inboxes[&grant.session].send(grant);
-                        }
-                    };
-                    for n in 0..TASKS {
-                        let bitstream = u8::try_from(n % 3).unwrap();
-                        let grant = match dispatcher.submit(request(&dispatcher, session, bitstream)).unwrap()
-                        {
-                            Some(grant) => grant,
-                            None => receiver.recv_timeout(Duration::from_secs(30)).unwrap(),
-                        };
-                        assert_eq!((grant.session, grant.slots.len()), (session, 1));
-                        pass_on(dispatcher.finished(grant.task));
-                    }
-                })
-            })
-            .collect();
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        assert_eq!((dispatcher.waiting(), dispatcher.running()), (0, 0));
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ mod clock;
 pub mod command_ring;
 mod commands;
 pub mod config;
+pub mod configuration_port;
 pub mod confine;
 mod context;
 mod dependencies;

@@ -14,6 +14,7 @@ pub use file::{BoardModel, ModelError};
 use crate::catalogue::Catalogue;
 use crate::clock;
 use crate::commands::Launch;
+use crate::configuration_port::ConfigurationPort;
 use crate::metrics::ModelMetrics;
 use crate::moments::Span;
 use fpga_board::slots::SlotIndex;
@@ -38,6 +39,7 @@ const MAX_CATCH_UP_NS: u64 = 100_000_000;
 pub struct ModelledBoard {
     model: BoardModel,
     reconfiguration: Duration,
+    port: ConfigurationPort,
     catalogue: Arc<Catalogue>,
     /// For each slot, the modelled end of its last task, in ns of the manager's clock.
     busy_until: Mutex<Vec<u64>>,
@@ -57,19 +59,19 @@ pub struct Start {
 }
 
 impl ModelledBoard {
-    /// A board with `slots` idle slots. Loading a bitstream takes `reconfiguration`.
+    /// A board with `slots` idle slots. Loading a bitstream takes `reconfiguration` at the port.
     ///
     /// # Errors
     /// The timer's thread can't be started.
     pub fn start(
         model: BoardModel,
         slots: NonZeroU32,
-        reconfiguration: Duration,
+        (reconfiguration, port): (Duration, ConfigurationPort),
         catalogue: Arc<Catalogue>,
         metrics: ModelMetrics,
     ) -> io::Result<Self> {
         let busy_until = Mutex::new(vec![0; usize::try_from(slots.get()).unwrap_or(usize::MAX)]);
-        Ok(Self { model, reconfiguration, catalogue, busy_until, pacer: Pacer::start()?, metrics })
+        Ok(Self { model, reconfiguration, port, catalogue, busy_until, pacer: Pacer::start()?, metrics })
     }
 
     /// Time to load a bitstream into a slot.
@@ -97,12 +99,12 @@ impl ModelledBoard {
     pub fn begin(&self, start: &Start) -> (u64, u64) {
         let busy_until = self.busy_until.lock();
         let free = start.slots.iter().filter_map(|slot| busy_until.get(slot.0 as usize)).copied().max();
-        let loading = nanos(self.reconfiguration.saturating_mul(start.loads));
+        let loading = self.reconfiguration.saturating_mul(start.loads);
         let (granted, delay) = granted(start.submitted, free.unwrap_or(0), clock::now_ns());
         if delay == Delay::TooLong {
             self.metrics.late_commands.inc();
         }
-        (granted, granted.saturating_add(loading))
+        (granted, self.port.reserve(granted, loading).until)
     }
 
     /// Notes that the slots are in use until `until`.
@@ -141,11 +143,6 @@ fn granted(submitted: u64, free: u64, now: u64) -> (u64, Delay) {
     let granted = submitted.max(free);
     let earliest = now.saturating_sub(MAX_CATCH_UP_NS);
     if granted < earliest { (earliest, Delay::TooLong) } else { (granted, Delay::MadeUpFor) }
-}
-
-/// A duration in ns, as far as 64 bits can count.
-pub fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -111,6 +111,11 @@ impl Outgoing {
         self.send(Kind::Welcome(welcome));
     }
 
+    /// Asks the client to give the slot of its lease up.
+    pub fn yields(&self) {
+        self.send(Kind::Yield(v1::Yield {}));
+    }
+
     /// Sends the answer to a call.
     pub fn reply(&self, reply: v1::Reply) {
         self.send(Kind::Reply(reply));

@@ -14,6 +14,7 @@ use fpga_protocol::v1;
 use fpga_vendor::Switched;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
+use tonic::Status;
 
 /// Input to a session that does not come from its client's messages.
 #[derive(Debug)]
@@ -35,8 +36,10 @@ pub enum Input {
     Built(Box<v1::Reply>, Option<Arc<Laid>>),
     /// The decision whether a program may be made of its bitstreams.
     Decided(Box<Waiting>, Result<(), ReconfigurationRefusal>),
-    /// The proof of the session's tenant does not count any more.
-    Revoked,
+    /// The client is to give the slot of the session's lease up: no later task starts.
+    Yield,
+    /// The proof of the session's tenant does not count any more. The session ends with this status.
+    Revoked(Box<Status>),
 }
 
 /// The sending side of a session's inputs.

@@ -47,6 +47,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
+use tonic::Status;
 
 /// Maximum number of inputs that are handled before reports are sent to the client.
 const MAX_ROUND: usize = 256;
@@ -120,6 +121,7 @@ pub struct Session {
     reports: Vec<Report>,
     ring: Ring,
     proof: Proof,
+    tasks: Tasks,
     closed: Closed,
 }
 
@@ -172,10 +174,19 @@ pub struct Who {
 }
 
 /// Whether the proof of the session's tenant still counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Proof {
     Good,
-    Revoked,
+    /// It does not; the session ends with this status.
+    Revoked(Box<Status>),
+}
+
+/// Whether the session may start tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tasks {
+    Start,
+    /// The client is to give its slot up: later commands are refused.
+    Refused,
 }
 
 /// Whether the cleanup of the session is done.
@@ -255,6 +266,7 @@ impl Session {
             reports: Vec::new(),
             ring: Ring::None,
             proof: Proof::Good,
+            tasks: Tasks::Start,
             closed: Closed::No,
             shared,
         };

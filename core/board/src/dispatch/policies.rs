@@ -73,6 +73,7 @@ impl Device {
             demand: Demand::of([], OtherKernels::Some),
             lanes: Lanes::Any,
             kind: Some(Kind(at as u64)),
+            bytes: 0,
         };
         let grant = self.dispatch.submit(request, self.now).unwrap();
         self.start(grant);
@@ -219,6 +220,7 @@ fn what_a_tenant_did_while_nobody_else_wanted_the_device_is_not_held_against_it(
         demand: Demand::AnySlot,
         lanes: Lanes::Any,
         kind: Some(Kind(0)),
+        bytes: 0,
     };
     // Tenant 0 has the device alone for an hour, one task of 100 ms after the other.
     let mut now = Duration::ZERO;

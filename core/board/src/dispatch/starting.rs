@@ -74,6 +74,7 @@ impl Dispatch {
 
     /// Starts a task that no other task precedes, if it gets its slots. It may share a slot with other tasks of its
     /// session only while fewer than `most_tasks` hold that slot.
+    #[expect(clippy::result_large_err, reason = "the task goes back to its place, without an allocation")]
     pub(super) fn start(
         &mut self,
         waiting: Waiting,
@@ -115,6 +116,7 @@ impl Dispatch {
             submitted: waiting.since,
             started: now,
             kind,
+            bytes: waiting.request.bytes,
             expected,
         };
         self.holds += slots.len() as u64;

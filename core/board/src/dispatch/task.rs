@@ -43,6 +43,8 @@ pub struct TaskRequest {
     pub lanes: Lanes,
     /// The kind of work, for the policies that go by expected time; `None` if unknown.
     pub kind: Option<Kind>,
+    /// Bytes that the task's commands take in from the client.
+    pub bytes: u64,
 }
 
 /// A task that may start now.
@@ -75,12 +77,16 @@ pub struct Finished {
 /// A task that has ended, and its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedTask {
+    /// The session of the task.
+    pub session: SessionId,
     /// The tenant of the task.
     pub tenant: Tenant,
     /// Time from submission to start.
     pub waited: Duration,
     /// Time from submission to end.
     pub took: Duration,
+    /// Bytes that the task's commands took in from the client.
+    pub bytes: u64,
 }
 
 /// A time in which a slot was held. The usages of one slot never overlap, even where tasks of a session share it:
@@ -116,6 +122,12 @@ pub enum TaskRefusal {
         /// Number of slots of the device.
         slots: usize,
     },
+    /// The slot is lent for one bitstream, and the task has kernels of none.
+    #[error("the slot is lent for one bitstream, and the task's kernels come from none")]
+    NoBitstream,
+    /// The session may not use its slot any more.
+    #[error("the session has lost its slot")]
+    NoSlot,
     /// A task with this id waits or runs already.
     #[error("task {} is known already", .0.0)]
     Known(TaskId),

@@ -28,6 +28,7 @@ fn task(session: u64, task: u64, bitstreams: &[u8]) -> TaskRequest {
         demand: Demand::of(bitstreams.iter().copied().map(digest), OtherKernels::None),
         lanes: Lanes::Any,
         kind: None,
+        bytes: 0,
     }
 }
 

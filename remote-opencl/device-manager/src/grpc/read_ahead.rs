@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 /// Number of bytes that a connection reads from its socket while data waits for one of its sessions.
 pub(crate) const READ_AHEAD_BYTES: u64 = 256 << 10;
@@ -32,6 +33,8 @@ struct State {
     bytes: u64,
     /// Wakes the connection if it has stopped reading.
     reader: Option<Waker>,
+    /// When bytes were read last.
+    last_read: Option<Instant>,
 }
 
 /// The stream of a connection, which is read only as far as [`ReadAhead`] allows.
@@ -89,8 +92,16 @@ impl ReadAhead {
         Poll::Pending
     }
 
+    /// When bytes were read last; now, while the connection does not read, since nobody could be heard.
+    pub(crate) fn last_read(&self) -> Instant {
+        let state = self.0.lock();
+        let now = Instant::now();
+        if state.reader.is_some() { now } else { state.last_read.unwrap_or(now) }
+    }
+
     fn was_read(&self, bytes: usize) {
         let mut state = self.0.lock();
+        state.last_read = Some(Instant::now());
         if state.behind > 0 {
             state.bytes = state.bytes.saturating_add(bytes as u64);
         }

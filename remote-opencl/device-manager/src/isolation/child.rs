@@ -19,7 +19,7 @@ use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SessionId;
 use fpga_session::builds::Builds;
 use fpga_session::catalogue::Catalogue;
-use fpga_session::config::Config;
+use fpga_session::config::{Config, Loads};
 use fpga_session::confine::{self, ConfineBuilds, Confinement};
 use fpga_session::dispatcher::Dispatcher;
 use fpga_session::governor::Governor;
@@ -32,7 +32,7 @@ use fpga_session::programs::Sources;
 use fpga_session::reporting::{Reconfigured, Reports};
 use fpga_session::router::Input;
 use fpga_session::segments::FdChannel;
-use fpga_session::session::{Session, Shared, Who};
+use fpga_session::session::{REVOKED, Session, Shared, Who};
 use fpga_session::settings::{Current, Settings};
 use fpga_session::shutdown::Shutdown;
 use fpga_session::store::BitstreamStore;
@@ -175,7 +175,7 @@ fn shared(
         of_reports.say(&FromTenant::Reconfigured { slot: slot.0, bitstream: *bitstream, took_us });
     });
     let gate = manager.1.clone();
-    let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
+    let dispatcher = Dispatcher::below(setup.slots, setup.first_task, Box::new(manager.clone()));
     // The process has one tenant, which may use all the memory of the process. The manager bounds the lasting
     // bytes of all tenants together.
     let governor = Governor::below(Box::new(gate.clone()), setup.memory);
@@ -184,6 +184,7 @@ fn shared(
         catalogue,
         reports,
         health: manager.2.clone(),
+        loads: Loads::of_board(setup.common.slots),
         confinement,
         builds: Builds::below(Box::new(gate.clone()), setup.common.builds),
         includes,
@@ -220,7 +221,12 @@ fn handle(
                 shared.router.send(SessionId(session), Input::FdChannel(FdChannel::of(fd)));
             }
         }
-        ToTenant::Revoked { session } => shared.router.send(SessionId(session), Input::Revoked),
+        ToTenant::Revoked { session } => {
+            // The client gets the manager's status.
+            let status = Box::new(Status::unauthenticated(REVOKED));
+            shared.router.send(SessionId(session), Input::Revoked(status));
+        }
+        ToTenant::Yield { session } => shared.router.send(SessionId(session), Input::Yield),
         ToTenant::Granted(granted) => {
             // No session of this process has the id 0, so the router delivers the grant to the task's session
             // or returns it.

@@ -37,7 +37,7 @@ impl TenantPackets {
         let task = dispatcher.new_task();
         let tenant = Tenant::new("neighbour");
         let (demand, lanes) = (Demand::AnySlot, Lanes::Any);
-        let request = TaskRequest { session: neighbour, task, tenant, demand, lanes, kind: None };
+        let request = TaskRequest { session: neighbour, task, tenant, demand, lanes, kind: None, bytes: 0 };
         dispatcher.submit(request).map_err(|error| failed(&error))?;
         let (control, theirs) = Control::pair().map_err(|error| failed(&error))?;
         let process =

@@ -54,6 +54,11 @@ pub enum ToTenant {
         /// Id of the session.
         session: u64,
     },
+    /// The client of the session is to give its lent slot up.
+    Yield {
+        /// Id of the session.
+        session: u64,
+    },
     /// A task may start.
     Granted(Granted),
     /// The answer to a question: whether the process may reconfigure the device, hold bytes, or build.
@@ -87,6 +92,8 @@ pub enum FromTenant {
         demand: Wanted,
         /// Queues on which the task has commands; `None` if it may run beside any other task.
         lanes: Option<Vec<u64>>,
+        /// Bytes that the task's commands take in from the client.
+        bytes: u64,
     },
     /// A task has ended.
     Finished {
@@ -158,6 +165,8 @@ pub struct Setup {
     pub quota: Quota,
     /// Limits of the bytes that clients may make the process hold.
     pub memory: Limits,
+    /// Number of slots that the process's sessions share.
+    pub slots: std::num::NonZeroU32,
     /// Ids of the process's tasks are greater than this.
     pub first_task: u64,
     /// Folder of this process alone.
@@ -171,7 +180,7 @@ pub struct Setup {
 pub struct Common {
     /// The devices of the runtime that are the board.
     pub devices: BoardDevices,
-    /// Number of slots of the device.
+    /// Number of slots of the device, lent ones included.
     pub slots: std::num::NonZeroU32,
     /// Time that a reconfiguration takes in the model.
     pub reconfiguration_time: Duration,
@@ -292,6 +301,7 @@ mod tests {
             kind: Some(u64::MAX),
             demand: Wanted::Bitstreams(digests.clone()),
             lanes: Some(vec![u64::MAX; fpga_board::dispatch::MAX_LANES]),
+            bytes: u64::MAX,
         };
         encode(&submit).unwrap();
         let indices = (0..slots).map(|slot| u32::MAX - slot);

@@ -10,12 +10,16 @@ use super::packets::{Common, Control, Setup, ToTenant};
 use super::process::{self, MemoryLimits};
 use super::tenant_process::{Begin, IDLE_TICK, TASK_IDS, TenantProcess};
 use crate::log::LogArgs;
+use crate::pool::LeaseProcesses;
 use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
+use fpga_session::programs::Sources;
 use fpga_session::session::Shared;
 use fpga_vendor::runtime::Runtime;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -25,6 +29,8 @@ use std::time::{Duration, Instant};
 
 /// Time that the processes have to end when the manager ends.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval at which the end of processes is looked for.
+const END_TICK: Duration = Duration::from_millis(2);
 /// Most generations of parents that [`TenantProcesses::have`] looks at.
 const MAX_GENERATIONS: usize = 64;
 
@@ -51,18 +57,27 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct TenantProcesses {
     plan: Plan,
-    by_tenant: Mutex<BTreeMap<Tenant, Arc<TenantProcess>>>,
+    by_owner: Mutex<BTreeMap<Owner, Arc<TenantProcess>>>,
     /// The processes by their ids; each leads the session of all processes that it starts.
     leaders: Mutex<BTreeMap<u32, Arc<TenantProcess>>>,
     /// Number of processes started so far.
     last: AtomicU64,
 }
 
+/// Whose sessions a process serves.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// All sessions of a tenant that have no lease.
+    Tenant(Tenant),
+    /// One leased session. The process ends with it.
+    Lease(SessionId),
+}
+
 /// The reason why a session gets no process.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The greatest number of processes is reached, and all have sessions.
-    #[error("{0} tenants use the device, each in a process of its own; no more can at a time")]
+    #[error("{0} tenants and leases use the device, each in a process of its own; no more can at a time")]
     TooMany(usize),
     /// The process can't be started.
     #[error("the tenant's process can't be started: {0}")]
@@ -76,8 +91,8 @@ impl TenantProcesses {
     /// The thread can't be started.
     pub fn watched(plan: Plan) -> io::Result<Arc<Self>> {
         let memory_of_all = plan.memory_of_all;
-        let (by_tenant, leaders, last) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        let processes = Arc::new(Self { plan, by_tenant, leaders, last });
+        let (by_owner, leaders, last) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        let processes = Arc::new(Self { plan, by_owner, leaders, last });
         let watched = Arc::downgrade(&processes);
         memory::watch(move || watched.upgrade().map(|all| all.running()), memory_of_all)?;
         Ok(processes)
@@ -90,25 +105,27 @@ impl TenantProcesses {
     pub fn open(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
-        tenant: &Tenant,
+        (tenant, owner): (&Tenant, Owner),
         begin: &Begin<'_>,
     ) -> Result<Arc<TenantProcess>, OpenError> {
-        let mut by_tenant = self.by_tenant.lock();
-        if let Some(known) = by_tenant.get(tenant) {
+        let mut by_owner = self.by_owner.lock();
+        if let Some(known) = by_owner.get(&owner) {
             if known.begin(begin)? {
                 return Ok(known.clone());
             }
-            by_tenant.remove(tenant);
+            by_owner.remove(&owner);
         }
-        if by_tenant.len() >= self.plan.most {
-            let idle = by_tenant.values().find(|process| process.is_idle()).cloned();
+        if by_owner.len() >= self.plan.most {
+            let is_idle = |entry: &(&Owner, &Arc<TenantProcess>)| entry.1.is_idle();
+            let idle = by_owner.iter().find(is_idle).map(|(owner, _)| owner.clone());
             let Some(idle) = idle else { return Err(OpenError::TooMany(self.plan.most)) };
-            idle.retire();
-            by_tenant.remove(idle.tenant());
+            if let Some(idle) = by_owner.remove(&idle) {
+                idle.retire();
+            }
         }
         let process = self.start(shared, tenant)?;
         process.begin(begin)?;
-        by_tenant.insert(tenant.clone(), process.clone());
+        by_owner.insert(owner, process.clone());
         Ok(process)
     }
 
@@ -126,9 +143,16 @@ impl TenantProcesses {
             device: shared.config.reports.device().to_owned(),
             quota: shared.config.settings.current().quota(tenant),
             memory: shared.governor.of_tenant(),
+            slots: u32::try_from(shared.config.dispatcher.slots())
+                .ok()
+                .and_then(NonZeroU32::new)
+                .unwrap_or(NonZeroU32::MIN),
             first_task,
             folder: folder.clone(),
-            common: self.plan.common.clone(),
+            common: Common {
+                source_as_bitstream: shared.config.sources == Sources::AsBitstream,
+                ..self.plan.common.clone()
+            },
         };
         process.say(&ToTenant::Setup(Box::new(setup)))?;
         let of_thread = (self.clone(), shared.clone(), process.clone());
@@ -154,10 +178,7 @@ impl TenantProcesses {
             process.leave_nothing(&shared);
             // The manager removes the rest of the folder with its own.
             let _ = std::fs::remove_dir_all(&folder);
-            let mut by_tenant = all.by_tenant.lock();
-            if by_tenant.get(process.tenant()).is_some_and(|known| Arc::ptr_eq(known, &process)) {
-                by_tenant.remove(process.tenant());
-            }
+            all.by_owner.lock().retain(|_, known| !Arc::ptr_eq(known, &process));
         })?;
         Ok(process)
     }
@@ -180,7 +201,7 @@ impl TenantProcesses {
     /// Whether the process has been idle for long, and so retires. The lock keeps [`Self::open`] from giving
     /// it a session meanwhile.
     fn retires(&self, process: &TenantProcess) -> bool {
-        let _by_tenant = self.by_tenant.lock();
+        let _by_owner = self.by_owner.lock();
         process.retires_if_idle()
     }
 
@@ -190,7 +211,7 @@ impl TenantProcesses {
     }
 
     fn all(&self) -> Vec<Arc<TenantProcess>> {
-        self.by_tenant.lock().values().cloned().collect()
+        self.by_owner.lock().values().cloned().collect()
     }
 
     /// Sends the changed quotas to all processes.
@@ -198,6 +219,13 @@ impl TenantProcesses {
         let current = shared.config.settings.current();
         for process in self.all() {
             process.tell(&ToTenant::Quota(current.quota(process.tenant())));
+        }
+    }
+
+    /// Waits until the process of a leased session has ended and was waited for.
+    pub async fn lease_has_ended(&self, session: SessionId) {
+        while self.has_process(session) {
+            tokio::time::sleep(END_TICK).await;
         }
     }
 
@@ -214,8 +242,21 @@ impl TenantProcesses {
         for process in self.all() {
             process.retire();
         }
-        while !self.by_tenant.lock().is_empty() && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        while !self.by_owner.lock().is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(END_TICK).await;
+        }
+    }
+}
+
+impl LeaseProcesses for TenantProcesses {
+    fn has_process(&self, session: SessionId) -> bool {
+        self.by_owner.lock().contains_key(&Owner::Lease(session))
+    }
+
+    fn end_process(&self, session: SessionId) {
+        let process = self.by_owner.lock().get(&Owner::Lease(session)).cloned();
+        if let Some(process) = process {
+            process.is_stuck();
         }
     }
 }

@@ -6,9 +6,9 @@
 //! and so the process waits.
 
 use super::packets::ToTenant;
-use super::pool::TenantProcesses;
+use super::pool::{Owner, TenantProcesses};
 use super::tenant_process::{Begin, pass_on};
-use crate::handshake::Admitted;
+use crate::handshake::{Admitted, Tenure};
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1;
@@ -19,7 +19,7 @@ use fpga_session::locality::Locality;
 use fpga_session::outgoing::{Outgoing, Said};
 use fpga_session::router::Inbox;
 use fpga_session::segments::Key;
-use fpga_session::session::{READS_NOTHING, REVOKED, Shared};
+use fpga_session::session::READS_NOTHING;
 use prost::Message as _;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -161,21 +161,22 @@ fn read_up(mut frame: Bytes) -> io::Result<Frame> {
 /// Serves a session through its tenant's process, to its end.
 pub async fn run(
     processes: &Arc<TenantProcesses>,
-    shared: &Arc<Shared>,
     admitted: Admitted,
     locality: Locality,
     outgoing: Outgoing,
     client: impl Incoming,
 ) {
-    let Admitted { tenant, account, budget, mut validity, .. } = admitted;
-    let session = shared.config.dispatcher.new_session();
+    let Admitted { tenant, session, shared, account, budget, mut tenure, .. } = admitted;
+    let shared = &shared;
+    let is_leased = matches!(tenure, Tenure::Lease(..));
+    let owner = if is_leased { Owner::Lease(session) } else { Owner::Tenant(tenant.clone()) };
     let (sender, mut inputs) = unbounded_channel();
     let inbox = Inbox::new(sender);
     let opened = link().and_then(|(ours, theirs)| {
         // Registered before the process can ask for a slot.
         shared.router.add(session, inbox.clone());
-        let begin = Begin { session, token: validity.token(), locality, link: &theirs };
-        let process = processes.open(shared, &tenant, &begin);
+        let begin = Begin { session, token: tenure.token(), locality, link: &theirs };
+        let process = processes.open(shared, (&tenant, owner), &begin);
         process.map(|process| (ours, process)).map_err(io::Error::other)
     });
     let (link, process) = match opened {
@@ -193,8 +194,8 @@ pub async fn run(
                 let relayed = downwards(client, to_process, &outgoing);
                 tokio::select! {
                     () = relayed => {}
-                    () = validity.ended() => {
-                        outgoing.end(Status::unauthenticated(REVOKED));
+                    status = tenure.ended(|| process.tell(&ToTenant::Yield { session: session.0 })) => {
+                        outgoing.end(status);
                         process.tell(&ToTenant::Revoked { session: session.0 });
                     }
                 }
@@ -230,6 +231,11 @@ pub async fn run(
     let last = last.map(|status| process.why_it_was_ended().unwrap_or(status));
     shared.router.remove(session);
     shared.sides.forget(session.0);
+    if is_leased {
+        // The slot is not free before nothing of the session is left.
+        process.retire();
+        processes.lease_has_ended(session).await;
+    }
     process.close(session, shared);
     drop(account);
     if let Some(status) = last {

@@ -371,6 +371,7 @@ pub fn pass_on(process: &TenantProcess, session: SessionId, input: Input) {
     match input {
         Input::Granted(grant) => process.grant(&grant),
         Input::FdChannel(side) => process.side(session, &side),
+        Input::Yield => process.tell(&ToTenant::Yield { session: session.0 }),
         // The manager runs no commands of such a session.
         _ => {}
     }

@@ -3,6 +3,7 @@
 use super::gate::GateArgs;
 use super::isolation::IsolationArgs;
 use super::listeners::ListenerArgs;
+use super::pool::PoolArgs;
 use crate::config::SharedMemory;
 use crate::log::{DEFAULT_FILTER, LogArgs};
 use crate::metrics_server::MetricsAddress;
@@ -171,6 +172,9 @@ pub struct ServeArgs {
 
     #[command(flatten)]
     pub(super) gate: GateArgs,
+
+    #[command(flatten)]
+    pub(super) pool: PoolArgs,
 
     #[command(flatten)]
     pub(super) log: LogArgs,

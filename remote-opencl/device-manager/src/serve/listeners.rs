@@ -89,6 +89,23 @@ impl ListenerArgs {
         }
     }
 
+    /// TLS for the port of sessions with a lease: clients know the manager by its key, and show no certificate.
+    pub(super) fn pool_tls(&self) -> anyhow::Result<Option<Arc<ServerTls>>> {
+        let (Some(certificate), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
+            if self.insecure_tcp {
+                return Ok(None);
+            }
+            bail!(
+                "--pool-listen: give --tls-cert, --tls-key and --tls-client-ca, or --insecure-tcp for a trial"
+            );
+        };
+        let tls = ServerTls::new(ServerFiles { certificate, key, client_ca: None }, HTTP_2);
+        match tls.reload() {
+            Reload::Failed(error) => Err(error).context("--tls-cert, --tls-key"),
+            _ => Ok(Some(Arc::new(tls))),
+        }
+    }
+
     /// The credentials that sessions must show.
     pub(super) fn access(&self) -> anyhow::Result<Access> {
         Ok(match self.tokens.as_deref().map(Tokens::read).transpose().context("--tokens")? {

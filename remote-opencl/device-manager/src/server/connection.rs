@@ -5,8 +5,9 @@ use crate::config::SharedMemory;
 use crate::connections::Open;
 use crate::grpc::frames::{GrpcFrames, SaidEncoder};
 use crate::grpc::read_ahead::{ReadAhead, TrackedBody};
-use crate::handshake::{Admitted, Handshake, shake_hands};
+use crate::handshake::{Admitted, Entrance, Handshake, Tenure, Unleased, shake_hands};
 use crate::isolation::relay;
+use crate::keepalive::Keepalive;
 use crate::link::{Client, Lines};
 use crate::peer::{Accepted, Peer};
 use fpga_net::socket::Socket;
@@ -57,8 +58,10 @@ pub(super) fn connection(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tls = match (&accepted, &manager.config.tls) {
         (Accepted::Tcp(_), Some(tls)) => Some(tls.clone()),
+        (Accepted::Pool(_), _) => manager.config.pool_tls.clone(),
         _ => None,
     };
+    let is_pools = matches!(accepted, Accepted::Pool(_));
     let mut service = Service {
         manager: manager.clone(),
         peer,
@@ -66,12 +69,16 @@ pub(super) fn connection(
         open: open.clone(),
         sessions: watch::Sender::new(0),
         opened: Arc::default(),
+        is_pools,
+        ahead: ReadAhead::default(),
     };
     runtime.block_on(async {
         let socket = Socket::<()>::new(accepted.into())?;
         match tls {
             None => http(socket, &service).await,
             Some(tls) => match handshake(tls.accept(socket), &open).await {
+                // The lease is the proof.
+                Some(Ok((stream, _))) if is_pools => http(stream, &service).await,
                 Some(Ok((stream, names))) => {
                     let Some(name) = names.into_iter().next() else {
                         manager.shared.config.metrics.access_refusals.inc();
@@ -107,7 +114,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let window = service.manager.shared.governor.window_bytes();
-    let ahead = ReadAhead::default();
+    let ahead = service.ahead.clone();
     let stream = ahead.stream(stream);
     let server = service.clone();
     let handler = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
@@ -123,8 +130,12 @@ where
         .max_concurrent_streams(MAX_SESSIONS_PER_CONNECTION)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_header_list_size(MAX_HEADER_BYTES);
-    if service.process.is_none() {
-        service.manager.config.keepalive.ask_client(&mut builder);
+    let keepalive = service.manager.config.keepalive;
+    match (&service.manager.lender, service.process) {
+        (Some(_), None) => keepalive.ask_leaseholder(&mut builder),
+        (Some(_), Some(_)) => Keepalive::off().ask_leaseholder(&mut builder),
+        (None, None) => keepalive.ask_client(&mut builder),
+        (None, Some(_)) => {}
     }
     let connection = builder.serve_connection(TokioIo::new(stream), handler);
     tokio::pin!(connection);
@@ -168,6 +179,10 @@ struct Service {
     sessions: watch::Sender<usize>,
     /// Number of sessions that were ever opened.
     opened: Arc<AtomicUsize>,
+    /// Whether the connection is for sessions with a lease.
+    is_pools: bool,
+    /// The bytes that are read from the connection.
+    ahead: ReadAhead,
 }
 
 impl Service {
@@ -179,6 +194,24 @@ impl Service {
         }
     }
 
+    /// What the handshakes of the connection go by.
+    fn entrance(&self) -> Entrance<'_> {
+        let Manager { shared, config, lender, .. } = &*self.manager;
+        let all_are_lent = config.lending.as_ref().is_some_and(|lending| lending.slots == lending.of_board);
+        Entrance {
+            shared,
+            access: &config.access,
+            peer: &self.peer,
+            lender: lender.as_ref(),
+            connection: &self.ahead,
+            unleased: match (self.is_pools, all_are_lent) {
+                (true, _) => Unleased::ComeElsewhere,
+                (false, true) => Unleased::HaveNone,
+                (false, false) => Unleased::HaveSlots,
+            },
+        }
+    }
+
     /// Runs a session until it ends.
     async fn run(&self, admitted: Admitted, mut outgoing: Outgoing, client: impl Incoming) {
         let budget = admitted.budget.clone();
@@ -186,17 +219,16 @@ impl Service {
         self.manager.shared.config.metrics.sessions_opened.inc();
         let locality = self.locality();
         if let Some(processes) = &self.manager.processes {
-            return relay::run(processes, &self.manager.shared, admitted, locality, outgoing, client).await;
+            return relay::run(processes, admitted, locality, outgoing, client).await;
         }
-        let Admitted { tenant, account, client: name, pid, mut validity, .. } = admitted;
-        let id = self.manager.shared.config.dispatcher.new_session();
-        let who = Who { id, tenant: tenant.clone(), token: validity.token(), account, locality };
-        let (session, input) = Session::new(self.manager.shared.clone(), who, budget, outgoing);
+        let Admitted { tenant, account, client: name, pid, session: id, shared, mut tenure, .. } = admitted;
+        let who = Who { id, tenant: tenant.clone(), token: tenure.token(), account, locality };
+        let (session, input) = Session::new(shared, who, budget, outgoing);
         tracing::debug!(session = session.id().0, tenant = tenant.as_str(), name, pid, "Session opened");
         let router = &self.manager.shared.router;
         let revoked = async {
-            validity.ended().await;
-            router.send(id, Input::Revoked);
+            let status = tenure.ended(|| router.send(id, Input::Yield)).await;
+            router.send(id, Input::Revoked(Box::new(status)));
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -257,13 +289,7 @@ impl Service {
         let service = self.clone();
         tokio::spawn(async move {
             let links = &service.manager.links;
-            let handshake = shake_hands(
-                &mut client,
-                &service.manager.shared,
-                &service.manager.config.access,
-                &service.peer,
-            )
-            .await;
+            let handshake = shake_hands(&mut client, &service.entrance()).await;
             if handshake.is_ok() {
                 service.open.is_used();
                 client.handshake_passed();
@@ -282,7 +308,13 @@ impl Service {
                         Err(error) => outgoing.end(Status::internal(error.to_string())),
                     }
                 }
-                Ok(Handshake::New(admitted)) => service.run(admitted, outgoing, client).await,
+                Ok(Handshake::New(admitted)) => match &admitted.tenure {
+                    Tenure::Lease(attachment, _) => {
+                        let client = attachment.of_client(client);
+                        service.run(admitted, outgoing, client).await;
+                    }
+                    Tenure::Proof(_) => service.run(admitted, outgoing, client).await,
+                },
                 Ok(Handshake::Resume { tenant, resume }) => {
                     counted.is_no_session();
                     match links.resume(&tenant, &resume.key, resume.received, client) {

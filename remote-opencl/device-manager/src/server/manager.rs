@@ -3,6 +3,8 @@
 use crate::config::Config;
 use crate::isolation::pool::{Plan, TenantProcesses};
 use crate::link::Links;
+use crate::pool::LeaseProcesses;
+use crate::pool::lender::Lender;
 use crate::server::ServeError;
 use fpga_session::governor::Governor;
 use fpga_session::session::Shared;
@@ -17,6 +19,8 @@ pub(super) struct Manager {
     pub config: Config,
     /// The resumable sessions.
     pub links: Links,
+    /// Lends slots to the pool; `None` if no slot is lent.
+    pub lender: Option<Lender>,
     /// The tenant processes that have the vendor's contexts; `None` if this process has them.
     pub processes: Option<Arc<TenantProcesses>>,
 }
@@ -31,10 +35,18 @@ impl Manager {
         governor: Governor,
         isolation: Option<Plan>,
         shutdown: &Shutdown,
+        runtime: &tokio::runtime::Handle,
     ) -> Result<Self, ServeError> {
         let shared = Arc::new(Shared::new(config.sessions.clone(), governor, shutdown.clone())?);
         let links = Links::new(config.reconnect_grace, shared.config.metrics.clone());
         let processes = isolation.map(TenantProcesses::watched).transpose()?;
-        Ok(Self { shared, config, links, processes })
+        let lending = config.lending.as_ref();
+        let lender = lending
+            .map(|lending| {
+                let processes = processes.clone().map(|all| all as Arc<dyn LeaseProcesses>);
+                Lender::new(lending, Arc::clone(&shared), processes, runtime.clone())
+            })
+            .transpose()?;
+        Ok(Self { shared, config, links, lender, processes })
     }
 }

@@ -3,6 +3,8 @@
 // The paths are explicit, so that a benchmark can include this file too.
 #[path = "harness/board.rs"]
 mod board;
+#[path = "harness/broker.rs"]
+mod broker;
 #[path = "harness/client.rs"]
 mod client;
 #[path = "harness/manager.rs"]
@@ -15,6 +17,7 @@ mod trace;
 pub mod wire;
 
 pub use board::Board;
+pub use broker::{LendStream, ScriptedBroker};
 pub use client::Client;
 pub use manager::Manager;
 pub use objects::{Ready, after, binaries_result, digest_of};

@@ -19,6 +19,7 @@ mod isolation;
 mod marker_elision;
 mod model;
 mod newer;
+mod pool;
 mod random;
 mod rects;
 mod revocation;

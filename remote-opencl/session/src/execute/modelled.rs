@@ -4,10 +4,10 @@
 //! waits for. Only kernels take time.
 
 use super::{Executor, Notify};
-use crate::clock;
+use crate::clock::{self, nanos};
 use crate::commands::{Body, Operation};
 use crate::dependencies::{Command, EventId, QueueId, QueueOrder};
-use crate::model::{ModelledBoard, Start, nanos};
+use crate::model::{ModelledBoard, Start};
 use crate::moments::Span;
 use std::collections::HashMap;
 use std::sync::Arc;

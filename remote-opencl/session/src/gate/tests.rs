@@ -52,6 +52,7 @@ fn task(asker: &Asker, session: SessionId, bitstream: u8) -> TaskRequest {
         tenant: Tenant::new("two"),
         lanes: Lanes::Any,
         kind: None,
+        bytes: 0,
         demand: Demand::of([digest(bitstream)], OtherKernels::None),
     }
 }

@@ -28,6 +28,7 @@ fn request(session: u64, task: u64, bitstreams: &[Digest], other: OtherKernels) 
         tenant: Tenant::new("uid:7"),
         lanes: Lanes::Any,
         kind: None,
+        bytes: 0,
         demand: Demand::of(bitstreams.iter().copied(), other),
     }
 }

@@ -87,7 +87,7 @@ impl Session {
                 let grants = self.shared.config.dispatcher.finished(grant.task);
                 self.give_back(grants);
             }
-            Input::FdChannel(_) | Input::Switched(_) | Input::Revoked => {}
+            Input::FdChannel(_) | Input::Switched(_) | Input::Yield | Input::Revoked(_) => {}
             Input::Built(..) | Input::Decided(..) => {
                 self.building = Building::No;
                 if let Some(task) = self.holds_for_build.take() {

@@ -8,6 +8,7 @@ use super::{Building, Session, Submitted};
 use crate::calls::ProgramLoad;
 use crate::clock;
 use crate::commands::Operation;
+use crate::config::Loads;
 use crate::governor::Hold;
 use crate::programs::Program;
 use crate::quiesce::InUse;
@@ -31,8 +32,7 @@ pub(super) enum OnBoard {
 impl Session {
     /// Makes a program from its binaries. If that loads the board, it becomes a task.
     pub(super) fn load(&mut self, load: Box<ProgramLoad>, used: &InUse) {
-        if self.shared.config.dispatcher.slots() > 1 {
-            // Reconfiguration of several slots is simulated: the vendor has no image to lose.
+        if self.shared.config.loads == Loads::Simulated {
             let (reply, _) = self.calls().load(*load);
             return self.answer(reply);
         }
@@ -73,6 +73,7 @@ impl Session {
             demand: Demand::of(images.iter().copied(), OtherKernels::None),
             lanes: Lanes::Any,
             kind: None,
+            bytes: 0,
         };
         match dispatcher.submit(request) {
             Ok(grant) => {
@@ -131,7 +132,11 @@ impl Session {
             return Ok(());
         };
         let loads_itself = self.on_board.as_ref().is_some_and(|(task, _)| *task == grant.task);
-        if grant.load.is_empty() || loads_itself || config.board.is_whole() || config.dispatcher.slots() > 1 {
+        if grant.load.is_empty()
+            || loads_itself
+            || config.board.is_whole()
+            || config.loads == Loads::Simulated
+        {
             return Ok(());
         }
         let program = commands.iter().find_map(|command| match &command.body.operation {

@@ -1,6 +1,6 @@
 //! The loop of a session: inputs of the client, the dispatcher and the vendor's callbacks, and the reports to the client.
 
-use super::{Building, LAST_STATUS, MAX_ROUND, OWES_DATA, Proof, READS_NOTHING, REVOKED, Session};
+use super::{Building, LAST_STATUS, MAX_ROUND, OWES_DATA, Proof, READS_NOTHING, Session};
 use crate::command_ring::WithRing;
 use crate::incoming::Incoming;
 use crate::outgoing::STALL_TIMEOUT;
@@ -140,9 +140,9 @@ impl Session {
             if let Some(violation) = self.violation.take() {
                 return Some(violation.status());
             }
-            if self.proof == Proof::Revoked {
+            if let Proof::Revoked(status) = &self.proof {
                 // As above, the status does not wait for tasks.
-                self.outgoing.end(Status::unauthenticated(REVOKED));
+                self.outgoing.end(Status::clone(status));
                 return None;
             }
             self.tell();

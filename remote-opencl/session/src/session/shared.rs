@@ -16,9 +16,9 @@ pub struct Shared {
     /// The parts and settings of the process.
     pub config: Config,
     /// The devices.
-    pub inventory: Inventory,
+    pub inventory: Arc<Inventory>,
     /// The sessions.
-    pub router: Router,
+    pub router: Arc<Router>,
     /// The accounts of the tenants.
     pub quotas: Quotas,
     /// The sessions whose clients may still connect to the side socket.
@@ -38,8 +38,8 @@ impl Shared {
     /// [`InventoryError`], if the runtime can't be loaded or has no such device.
     pub fn new(config: Config, governor: Governor, shutdown: Shutdown) -> Result<Self, InventoryError> {
         Ok(Self {
-            inventory: Inventory::read(config.devices)?,
-            router: Router::default(),
+            inventory: Arc::new(Inventory::read(config.devices)?),
+            router: Arc::default(),
             quotas: Quotas::new(config.settings.clone(), config.metrics.clone(), governor.clone()),
             sides: SideSocket::default(),
             governor,
@@ -47,5 +47,20 @@ impl Shared {
             shutdown,
             config,
         })
+    }
+
+    /// The same state with another configuration, for sessions on a lent slot.
+    #[must_use]
+    pub fn with_config(&self, config: Config) -> Self {
+        Self {
+            config,
+            inventory: Arc::clone(&self.inventory),
+            router: Arc::clone(&self.router),
+            quotas: self.quotas.clone(),
+            sides: self.sides.clone(),
+            governor: self.governor.clone(),
+            helper_thread: Arc::clone(&self.helper_thread),
+            shutdown: self.shutdown.clone(),
+        }
     }
 }

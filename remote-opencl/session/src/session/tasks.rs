@@ -1,6 +1,6 @@
 //! Tasks of a session from submission to their end: grants, simulated loading, and completions.
 
-use super::{Building, Loading, Proof, Session, Submitted};
+use super::{Building, Loading, Proof, Session, Submitted, Tasks};
 use crate::calls::Decided;
 use crate::clock;
 use crate::commands::Body;
@@ -32,6 +32,9 @@ impl Session {
         if ready.is_empty() {
             return;
         }
+        if self.tasks == Tasks::Refused {
+            return self.refuse(ready, ClError::LEASE_YIELDS);
+        }
         let dispatcher = self.shared.config.dispatcher.clone();
         for task::Task { commands, demand } in
             task::split(ready, dispatcher.max_bitstreams(), |body| body.need)
@@ -39,6 +42,7 @@ impl Session {
             let task = dispatcher.new_task();
             let lanes = Lanes::of(commands.iter().map(lane));
             let kind = commands.iter().filter_map(|command| command.body.kind).reduce(kinds::then);
+            let bytes = commands.iter().map(|command| command.body.taken_in()).fold(0, u64::saturating_add);
             let tenant = self.tenant.clone();
             let charge = match self.account.charge(Resource::QueuedTasks, 1) {
                 Ok(charge) => charge,
@@ -47,7 +51,7 @@ impl Session {
                     continue;
                 }
             };
-            let request = TaskRequest { session: self.id, task, tenant, demand, lanes, kind };
+            let request = TaskRequest { session: self.id, task, tenant, demand, lanes, kind, bytes };
             match dispatcher.submit(request) {
                 Ok(grant) => {
                     self.charges.insert(task, charge);
@@ -95,8 +99,10 @@ impl Session {
             }
             if loads > 0 {
                 // Loads follow one another, since a board has one configuration port.
-                let since = Instant::now();
-                self.loading = Some(Loading { since, until: since + time.saturating_mul(loads) });
+                let (now, now_ns) = (Instant::now(), clock::now_ns());
+                let load = self.shared.config.port.reserve(now_ns, time.saturating_mul(loads));
+                let (begins, ends) = load.after(now_ns);
+                self.loading = Some(Loading { since: now + begins, until: now + ends });
                 if !time.is_zero() {
                     return;
                 }
@@ -281,7 +287,13 @@ impl Session {
                 }
             }
             Input::Switched(switched) => self.switched(switched),
-            Input::Revoked => self.proof = Proof::Revoked,
+            Input::Yield => {
+                if self.tasks == Tasks::Start {
+                    self.tasks = Tasks::Refused;
+                    self.outgoing.yields();
+                }
+            }
+            Input::Revoked(status) => self.proof = Proof::Revoked(status),
             Input::Decided(waiting, verdict) => {
                 self.decided = Some((waiting, verdict));
                 self.go_on_decided();

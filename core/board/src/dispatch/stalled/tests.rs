@@ -29,6 +29,7 @@ fn request(session: u64, task: u64, lanes: Lanes) -> TaskRequest {
         demand: Demand::of([Digest::from_bytes([u8::try_from(session).unwrap(); 32])], OtherKernels::None),
         lanes,
         kind: Some(Kind(session)),
+        bytes: 0,
     }
 }
 

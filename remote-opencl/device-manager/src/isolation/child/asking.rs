@@ -128,13 +128,14 @@ impl Above for ToManager {
     }
 
     fn submit(&self, request: &TaskRequest) {
-        let TaskRequest { session, task, demand, lanes, kind, .. } = request;
+        let TaskRequest { session, task, demand, lanes, kind, bytes, .. } = request;
         let (session, task, kind) = (session.0, task.0, kind.map(|kind| kind.0));
         let lanes = match lanes {
             Lanes::Any => None,
             Lanes::Of(lanes) => Some(lanes.clone()),
         };
-        self.say(&FromTenant::Submit { session, task, kind, demand: Wanted::from(demand), lanes });
+        let (demand, bytes) = (Wanted::from(demand), *bytes);
+        self.say(&FromTenant::Submit { session, task, kind, demand, lanes, bytes });
     }
 
     fn finished(&self, task: TaskId) {
@@ -163,7 +164,10 @@ mod tests {
         let control = Control::of(ours);
         manager.set_timeout(Duration::from_secs(1)).unwrap();
         let demand = Wanted::Bitstreams(vec![Digest::from_bytes([1; 32]); 2 * MAX_BITSTREAMS]);
-        tell(&control, &FromTenant::Submit { session: 1, task: 1, kind: None, demand, lanes: None });
+        tell(
+            &control,
+            &FromTenant::Submit { session: 1, task: 1, kind: None, demand, lanes: None, bytes: 0 },
+        );
         assert!(matches!(manager.receive::<FromTenant>().unwrap(), Received::End));
         assert!(matches!(control.receive::<ToTenant>().unwrap(), Received::End));
     }

@@ -8,7 +8,7 @@ use fpga_board::slots::{Demand, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
 use fpga_core::gate::Origin;
 use fpga_session::builds::BuildPermit;
-use fpga_session::config::Config;
+use fpga_session::config::{Config, Loads};
 use fpga_session::gate::{GateAnswer, Question, Verdict};
 use fpga_session::governor::Lasting;
 use fpga_session::health::LaunchOutcome;
@@ -72,7 +72,7 @@ impl TenantProcess {
         let dispatcher = &shared.config.dispatcher;
         match packet {
             FromTenant::Confined => return Err(Violation::First),
-            FromTenant::Submit { session, task, kind: number, demand, lanes } => {
+            FromTenant::Submit { session, task, kind: number, demand, lanes, bytes } => {
                 let (session, id) = (SessionId(session), TaskId(task));
                 if task.checked_sub(self.first_task).is_none_or(|at| at == 0 || at >= TASK_IDS) {
                     return Err(Violation::Task);
@@ -102,6 +102,7 @@ impl TenantProcess {
                     demand,
                     lanes: lanes.map_or(Lanes::Any, |lanes| Lanes::of(lanes.into_iter().map(Some))),
                     kind: kind(number),
+                    bytes,
                 };
                 // Submitted under the lock, so that the task is known when the session closes.
                 let granted = dispatcher.submit(request)?;
@@ -218,8 +219,7 @@ impl TenantProcess {
     /// Passes the outcome of a task to the health of the device, where it counts as the report of one tenant.
     fn tell_health(&self, shared: &Shared, task: &Task, launches: Option<LaunchOutcome>) {
         let health = &shared.config.health;
-        // With several slots, loading is only modelled.
-        if shared.config.dispatcher.slots() == 1 {
+        if shared.config.loads == Loads::ByVendor {
             let loaded = match task.load {
                 TaskLoad::None => None,
                 TaskLoad::Granted => Some(Ok(())),
@@ -311,7 +311,7 @@ impl TenantProcess {
             state.loads = state.loads.saturating_sub(1);
             expected
         };
-        if expected && usize::try_from(slot).is_ok_and(|slot| slot < shared.config.dispatcher.slots()) {
+        if expected && shared.config.dispatcher.has(SlotIndex(slot)) {
             let took = Duration::from_micros(took_us).min(MAX_RECONFIGURATION);
             let (slot, tenant) = (SlotIndex(slot), self.tenant.clone());
             shared.config.reports.reconfigured(&Reconfigured { slot, bitstream, took, tenant });

@@ -24,6 +24,8 @@ pub struct Client {
     completions: HashMap<u64, v1::Completion>,
     transfers: HashMap<u64, Vec<u8>>,
     last_id: u64,
+    /// Whether the manager has asked for the slot of the session's lease.
+    pub yields: bool,
 }
 
 impl Client {
@@ -58,13 +60,25 @@ impl Client {
     }
 
     pub async fn with_token(channel: Channel, token: &str) -> Self {
+        Self::begin(channel, hello_with(PROTOCOL_VERSION, token)).await.unwrap()
+    }
+
+    /// A session with a lease.
+    pub async fn with_lease(channel: Channel, lease: u128) -> Result<Self, Status> {
+        let lease = Bytes::copy_from_slice(&lease.to_be_bytes());
+        let hello = v1::Hello { protocol_version: PROTOCOL_VERSION, lease, ..v1::Hello::default() };
+        Self::begin(channel, v1::ClientMessage { kind: Some(Kind::Hello(hello)) }).await
+    }
+
+    /// A session that begins with this message.
+    pub async fn begin(channel: Channel, hello: v1::ClientMessage) -> Result<Self, Status> {
         let (to, mut from) = raw(channel).await;
-        to.send(hello_with(PROTOCOL_VERSION, token)).await.unwrap();
-        let welcome = match next(&mut from).await.unwrap() {
+        to.send(hello).await.unwrap();
+        let welcome = match next(&mut from).await? {
             Some(ServerKind::Welcome(welcome)) => welcome,
             other => panic!("{other:?} is no Welcome"),
         };
-        Self {
+        Ok(Self {
             to,
             from,
             welcome,
@@ -72,6 +86,14 @@ impl Client {
             completions: HashMap::new(),
             transfers: HashMap::new(),
             last_id: 0,
+            yields: false,
+        })
+    }
+
+    /// Waits until the manager asks for the slot of the session's lease.
+    pub async fn is_to_yield(&mut self) {
+        while !self.yields {
+            assert!(self.receive().await.unwrap(), "the session goes on");
         }
     }
 
@@ -183,7 +205,8 @@ impl Client {
                 assert_eq!(transfer.len() as u64, chunk.offset);
                 transfer.extend_from_slice(&chunk.data);
             }
-            Some(ServerKind::Ack(_) | ServerKind::Yield(_)) => {}
+            Some(ServerKind::Ack(_)) => {}
+            Some(ServerKind::Yield(_)) => self.yields = true,
             Some(ServerKind::Welcome(_)) => panic!("a second Welcome"),
         }
         Ok(true)

@@ -1,0 +1,62 @@
+//! The tasks of leased sessions, which are the steps of the protocol.
+
+use super::attachment::connection_of;
+use super::{Inner, LENDER};
+use fpga_board::dispatch::TaskId;
+use fpga_board::slots::{SessionId, SlotIndex};
+use fpga_pool_leases::ids::StepNumber;
+use fpga_pool_leases::lease::Usage;
+use fpga_pool_leases::manager::{Action, Event};
+use fpga_pool_leases::messages::ClientToManager;
+use fpga_session::dispatcher::{Admission, TaskUse, TaskWatch};
+use std::sync::Weak;
+
+/// Admits the tasks of a lent slot: those of the session that holds the slot.
+#[derive(Debug)]
+pub(super) struct SlotWatch {
+    lender: Weak<Inner>,
+    slot: SlotIndex,
+}
+
+impl SlotWatch {
+    pub(super) fn new(lender: Weak<Inner>, slot: SlotIndex) -> Self {
+        Self { lender, slot }
+    }
+}
+
+impl TaskWatch for SlotWatch {
+    fn starts(&self, session: SessionId, task: TaskId) -> Admission {
+        if session == LENDER {
+            return Admission::Admitted;
+        }
+        let Some(lender) = self.lender.upgrade() else { return Admission::Refused };
+        let mut state = lender.state.lock();
+        let connection = connection_of(session);
+        let Some(lease) = state.clients.get(&connection).map(|client| client.lease) else {
+            return Admission::Refused;
+        };
+        let (step, now) = (StepNumber(task.0), lender.now());
+        let event = Event::Client(connection, ClientToManager::Step { lease, step });
+        let actions = state.machine.handle(event, now);
+        let starts = actions.contains(&Action::Start { slot: self.slot, lease, step });
+        lender.act_all(&mut state, actions);
+        if starts { Admission::Admitted } else { Admission::Refused }
+    }
+
+    fn ended(&self, session: SessionId, task: TaskId, used: TaskUse) {
+        if session == LENDER {
+            return;
+        }
+        let Some(lender) = self.lender.upgrade() else { return };
+        let mut state = lender.state.lock();
+        let Some(lease) = state.clients.get(&connection_of(session)).map(|client| client.lease) else {
+            return;
+        };
+        // A task that held no slot has only moved bytes.
+        let actions = u64::from(used.slots > 0);
+        let usage = Usage { bytes: used.bytes, actions, busy: used.held.into() };
+        lender.metrics.step(&usage);
+        let step = StepNumber(task.0);
+        lender.handle(&mut state, Event::StepEnded { slot: self.slot, lease, step, usage });
+    }
+}
