@@ -1,0 +1,184 @@
+//! Waiting jobs.
+
+use super::{Decision, Explanation, Job, Policy, Stage, arrival, pool_time};
+use crate::catalog::{Catalog, Variant};
+use fpga_board::dispatch::Tenant;
+use fpga_cluster::pool::state::{Entry, PoolError, Quotas};
+use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, Job as PoolJob, JobId, NodeIndex, SlotClass};
+use fpga_core::bitstream::Digest;
+use fpga_core::units::{Moment, WallTime};
+use fpga_pool_leases::ids::JobUuid;
+use fpga_pool_leases::lease::{Wanted, Work};
+use fpga_pool_leases::messages::CancelCause;
+use std::sync::Arc;
+
+/// A job that waits, as the protocol and the identity of its client say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedJob {
+    /// Tenant of the job.
+    pub tenant: Tenant,
+    /// Node of the client; `None` if it is not known.
+    pub home: Option<Arc<str>>,
+    /// What the job asks for.
+    pub wanted: Wanted,
+    /// When it arrived first.
+    pub first_arrival: WallTime,
+}
+
+impl Policy {
+    /// A job waits. One that waits already, and asks for the same, keeps its place.
+    pub fn wait(&mut self, uuid: JobUuid, asked: AskedJob, catalog: &Catalog, now: Moment) {
+        let known = self.jobs.get(&uuid).map(|job| (job.stage, job.asked == asked));
+        if let Some((stage, is_same)) = known {
+            if stage == Stage::Granted || is_same {
+                return;
+            }
+            self.leave(uuid, now);
+        }
+        let comes_back = known.is_some() || self.held.contains(&uuid) || self.returning.contains(uuid);
+        let quotas = if comes_back { Quotas::Waive } else { Quotas::Apply };
+        self.enter(uuid, asked, None, quotas, catalog, now);
+    }
+
+    /// A job does not wait any more: it was offered a lease, was cancelled, or is lost.
+    pub fn leave(&mut self, uuid: JobUuid, now: Moment) {
+        let Some(job) = self.jobs.remove(&uuid) else { return };
+        match job.stage {
+            Stage::Pool(pool_job) => {
+                self.pool_jobs.remove(&pool_job);
+                let actions = self.pool.cancel(pool_job, pool_time(now.now));
+                self.act(actions, now);
+            }
+            Stage::Group(group) => {
+                self.groups.leave(group, uuid);
+                self.close_if_empty(group, now);
+            }
+            // The slot's record tells how it goes on.
+            Stage::NoClass { .. } | Stage::Granted => {}
+        }
+    }
+
+    /// Looks again in which slots waiting jobs can run, after kinds of slots or accelerators have changed.
+    pub fn update_jobs(&mut self, catalog: &Catalog, now: Moment) {
+        self.is_outdated = false;
+        let waiting = |job: &Job| matches!(job.stage, Stage::Pool(_) | Stage::NoClass { .. });
+        let jobs: Vec<JobUuid> =
+            self.jobs.iter().filter(|(_, job)| waiting(job)).map(|(uuid, _)| *uuid).collect();
+        for uuid in jobs {
+            let Some(job) = self.jobs.get(&uuid) else { continue };
+            let variants = self.usable_variants(&job.asked, catalog, now);
+            if self.classes_of(&variants) != job.classes {
+                let (asked, told) = (job.asked.clone(), job.told.clone());
+                self.leave(uuid, now);
+                self.enter(uuid, asked, told, Quotas::Waive, catalog, now);
+            }
+        }
+    }
+
+    /// Whether [`Self::update_jobs`] is due.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated
+    }
+
+    fn enter(
+        &mut self,
+        uuid: JobUuid,
+        asked: AskedJob,
+        told: Option<Explanation>,
+        quotas: Quotas,
+        catalog: &Catalog,
+        now: Moment,
+    ) {
+        let variants = self.usable_variants(&asked, catalog, now);
+        let tenant = self.tenant(asked.tenant.as_str(), now);
+        let home = match &asked.home {
+            Some(node) => NodeIndex(self.nodes.number(node).0),
+            None => NodeIndex(u32::MAX),
+        };
+        let accelerator = match variants.first() {
+            Some(variant) => self.accelerator_of(&variant.digest),
+            None => AcceleratorId(u32::MAX),
+        };
+        let since = arrival(asked.first_arrival, now);
+        let (classes, work) = (self.classes_of(&variants), asked.wanted.work);
+        let pool_job = self.new_pool_job(uuid);
+        let stage = Stage::Pool(pool_job);
+        let job = Job { tenant, asked, variants, classes, accelerator, since, stage, told };
+        self.jobs.insert(uuid, job);
+        match work {
+            Work::Group(group) => {
+                self.pool_jobs.remove(&pool_job);
+                self.enter_group(uuid, &group, now);
+            }
+            Work::Run { bytes } => {
+                let job = PoolJob { id: pool_job, tenant, home, size: Bytes(bytes), accelerator, classes };
+                match self.pool.enter(job, Entry { since, quotas }, pool_time(now.now)) {
+                    Ok(actions) => self.act(actions, now),
+                    Err(error) => {
+                        self.pool_jobs.remove(&pool_job);
+                        self.refuse(uuid, cause(&error), error.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decides that a job won't get a slot.
+    pub(super) fn refuse(&mut self, job: JobUuid, why: CancelCause, message: String) {
+        self.jobs.remove(&job);
+        self.decisions.push(Decision::Cancel { job, why, message });
+    }
+
+    /// Decides that a job is cancelled which the pool has had no slot for.
+    pub(super) fn give_up(&mut self, uuid: JobUuid) {
+        let accelerator = self.jobs.get(&uuid).map(|job| Arc::clone(&job.asked.wanted.accelerator));
+        let accelerator = accelerator.as_deref().unwrap_or("the accelerator");
+        let message = format!(
+            "for 30 s no lent slot could run {accelerator}: `kubectl fpga pool` shows the lent slots and their kinds of \
+             boards, `kubectl fpga bitstreams` for which kinds {accelerator} was built"
+        );
+        // The job leaves the pool when the broker has cancelled it.
+        self.decisions.push(Decision::Cancel { job: uuid, why: CancelCause::NoFittingSlot, message });
+    }
+
+    /// The bitstreams that a job may use now.
+    fn usable_variants(&self, asked: &AskedJob, catalog: &Catalog, now: Moment) -> Arc<[Variant]> {
+        let variants = catalog.variants(asked.tenant.as_str(), &asked.wanted.accelerator);
+        let is_banned = |variant: &Variant| self.faults.is_banned(&variant.digest, now.now);
+        if variants.iter().any(is_banned) {
+            variants.iter().filter(|variant| !is_banned(variant)).cloned().collect()
+        } else {
+            variants
+        }
+    }
+
+    /// The classes of slots in which one of the bitstreams runs.
+    fn classes_of(&self, variants: &[Variant]) -> ClassSet {
+        let fits = |number: &usize| {
+            self.kinds.get(*number).is_some_and(|kind| variants.iter().any(|variant| variant.fits(kind)))
+        };
+        let class = |number: usize| SlotClass::new(u8::try_from(number).ok()?);
+        (0..self.kinds.len()).filter(fits).filter_map(class).collect()
+    }
+
+    /// The accelerator that a bitstream stands for in the pool: residency and speed are told apart by it.
+    pub(super) fn accelerator_of(&mut self, digest: &Digest) -> AcceleratorId {
+        AcceleratorId(self.accelerators.number(&digest.to_string()).0)
+    }
+
+    pub(super) fn new_pool_job(&mut self, uuid: JobUuid) -> JobId {
+        let id = JobId(self.next_pool_job);
+        self.next_pool_job += 1;
+        self.pool_jobs.insert(id, uuid);
+        id
+    }
+}
+
+fn cause(error: &PoolError) -> CancelCause {
+    match error {
+        PoolError::Quota(_) => CancelCause::Quota,
+        PoolError::Full(_) => CancelCause::Full,
+        PoolError::NoSlot(_) | PoolError::Known(_) | PoolError::NotRunning(_) => CancelCause::NoFittingSlot,
+    }
+}

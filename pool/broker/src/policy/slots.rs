@@ -1,0 +1,259 @@
+//! Slots: following what the protocol knows of them.
+
+use super::groups::GroupKey;
+use super::{Board, Decision, Holder, Policy, Recall, SlotId, SlotState, Stage, pool_time};
+use crate::catalog::SlotKind;
+use fpga_cluster::pool::state::PoolError;
+use fpga_cluster::pool::{Bytes, ClassSet, Job as PoolJob, NodeIndex, SlotClass, SlotNumber, TenantId};
+use fpga_cluster::shared_pool::{Actions, Slot};
+use fpga_core::bitstream::Digest;
+use fpga_core::units::Moment;
+use fpga_pool_api::manager::LentBoard;
+use fpga_pool_leases::broker::{LeaseStage, SlotRecord};
+use fpga_pool_leases::ids::{JobUuid, ManagerId};
+use fpga_pool_leases::lease::{Lease, Usage, Work};
+use fpga_pool_leases::timing;
+use std::time::Duration;
+
+impl Policy {
+    /// Takes in what a manager says of its board. [`Self::follow`] comes next, for each slot.
+    pub fn set_board(&mut self, manager: ManagerId, lent: &LentBoard) {
+        let (node, _) = self.nodes.number(&lent.board.node);
+        let classes = lent.slots.iter().map(|slot| {
+            let (kind, shell) = (lent.board.kind.clone(), lent.board.shell.clone());
+            self.class(SlotKind { kind, shell, region: slot.region.clone() })
+        });
+        let classes = classes.collect();
+        let loaded = lent.slots.iter().map(|slot| slot.loaded).collect();
+        self.boards.insert(manager, Board { node: NodeIndex(node), classes, loaded });
+    }
+
+    /// Forgets a manager's slots.
+    pub fn lose(&mut self, manager: ManagerId, now: Moment) {
+        self.boards.remove(&manager);
+        let of_manager = |slot: &SlotState| slot.id.manager == manager;
+        let places: Vec<Slot> =
+            self.slots.iter().filter(|(_, slot)| of_manager(slot)).map(|(place, _)| *place).collect();
+        for place in places {
+            self.take_out(place, now);
+        }
+    }
+
+    /// Follows the record of a slot, with what its last or present lease has used, if that is told.
+    pub fn follow(&mut self, id: SlotId, record: &SlotRecord, usage: Option<Usage>, now: Moment) {
+        let Some((node, class)) = self.class_of(id) else { return };
+        let place = self.place(id, node);
+        if let Some(usage) = usage
+            && let Some(slot) = self.slots.get_mut(&place)
+        {
+            slot.usage = usage;
+        }
+        match record {
+            SlotRecord::Free => {
+                self.end_holder(place, now);
+                if !self.slots.contains_key(&place) && !self.faults.is_suspect(id, now.now) {
+                    self.put_in(id, place, class, now);
+                }
+            }
+            SlotRecord::Preparing(lease) => self.follow_lease(id, place, class, lease, None, now),
+            SlotRecord::Leased { lease, stage } => {
+                self.follow_lease(id, place, class, lease, Some(*stage), now);
+            }
+            SlotRecord::Unknown | SlotRecord::Bad => self.take_out(place, now),
+        }
+    }
+
+    /// A grant was not carried out: the slot leaves the pool until it is followed again.
+    pub fn grant_failed(&mut self, id: SlotId, now: Moment) {
+        if let Some(place) = self.places.get(&id) {
+            self.take_out(*place, now);
+        }
+    }
+
+    /// A slot refused a bitstream for a minute, since it failed to load there several times.
+    pub fn bitstream_failed(&mut self, id: SlotId, digest: Digest, now: Moment) {
+        self.faults.bitstream_failed(id, digest, now.now);
+        self.is_outdated = true;
+    }
+
+    fn class_of(&self, id: SlotId) -> Option<(NodeIndex, SlotClass)> {
+        let board = self.boards.get(&id.manager)?;
+        Some((board.node, (*board.classes.get(id.slot.0 as usize)?)?))
+    }
+
+    /// The class of a kind of slots; `None` if there are too many kinds.
+    fn class(&mut self, kind: SlotKind) -> Option<SlotClass> {
+        let number = self.kinds.iter().position(|known| *known == kind).unwrap_or(self.kinds.len());
+        let class = SlotClass::new(u8::try_from(number).ok()?)?;
+        if number == self.kinds.len() {
+            self.kinds.push(kind);
+            // Jobs that wait may run in such slots.
+            self.is_outdated = true;
+        }
+        Some(class)
+    }
+
+    fn place(&mut self, id: SlotId, node: NodeIndex) -> Slot {
+        let number = SlotNumber(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+        *self.places.entry(id).or_insert(Slot { node, number })
+    }
+
+    fn put_in(&mut self, id: SlotId, place: Slot, class: SlotClass, now: Moment) {
+        self.slots.insert(place, SlotState::of_nobody(id, class));
+        let actions = self.pool.add_slot(place, class, pool_time(now.now));
+        self.act(actions, now);
+        let loaded = self.boards.get(&id.manager).and_then(|board| *board.loaded.get(id.slot.0 as usize)?);
+        if let Some(digest) = loaded
+            && self.slots.get(&place).is_some_and(|slot| slot.holder == Holder::Nobody)
+        {
+            let resident = self.accelerator_of(&digest);
+            self.pool.set_resident(place, Some(resident));
+        }
+    }
+
+    /// Takes a slot out of the pool, and ends what holds it.
+    fn take_out(&mut self, place: Slot, now: Moment) {
+        if !self.slots.contains_key(&place) {
+            return;
+        }
+        let actions = self.pool.remove_slot(place, pool_time(now.now));
+        self.act(actions, now);
+        self.end_holder(place, now);
+        self.slots.remove(&place);
+    }
+
+    fn follow_lease(
+        &mut self,
+        id: SlotId,
+        place: Slot,
+        class: SlotClass,
+        lease: &Lease,
+        stage: Option<LeaseStage>,
+        now: Moment,
+    ) {
+        if self.holder_job(place) != Some(lease.job) {
+            self.take_out(place, now);
+            self.adopt(id, place, class, lease, now);
+        }
+        let Some(slot) = self.slots.get_mut(&place) else { return };
+        if slot.recall == Recall::Due && stage.is_some() {
+            self.decisions.push(Decision::Recall(id));
+        }
+        let holder = slot.holder;
+        match holder {
+            Holder::Job { pool_job, .. } => self.pool.set_use(pool_job, use_of(stage)),
+            Holder::Group { group, .. } => self.groups.ran(group, use_of(stage)),
+            Holder::Nobody | Holder::GroupWithoutJob(_) => {}
+        }
+    }
+
+    fn holder_job(&self, place: Slot) -> Option<JobUuid> {
+        match self.slots.get(&place)?.holder {
+            Holder::Job { job, .. } | Holder::Group { job, .. } => Some(job),
+            Holder::Nobody | Holder::GroupWithoutJob(_) => None,
+        }
+    }
+
+    /// Takes a slot into the pool that has a lease which this policy did not decide.
+    fn adopt(&mut self, id: SlotId, place: Slot, class: SlotClass, lease: &Lease, now: Moment) {
+        let at = pool_time(now.now);
+        let (tenant, job) = (self.tenant(lease.tenant.as_str(), now), lease.job);
+        let accelerator = self.accelerator_of(&lease.digest);
+        self.held.insert(job);
+        let mut state = SlotState::of_nobody(id, class);
+        if let Work::Group(group) = lease.work
+            && let Some((key, group_id)) = self.adopt_group(tenant, &group, class, accelerator, now)
+        {
+            state.holder = Holder::Group { job, group: key };
+            self.slots.insert(place, state);
+            let actions = self.pool.adopt_group_slot(group_id, place, at);
+            self.act(actions, now);
+        } else {
+            let pool_job = self.new_pool_job(job);
+            state.holder = Holder::Job { job, pool_job };
+            self.slots.insert(place, state);
+            let size = match lease.work {
+                Work::Run { bytes } => Bytes(bytes),
+                Work::Group(_) => Bytes(0),
+            };
+            let home = place.node;
+            let pool_job = PoolJob { id: pool_job, tenant, home, size, accelerator, classes: ClassSet::ALL };
+            let actions = self.pool.adopt_job(pool_job, place, class, at);
+            self.act(actions, now);
+        }
+        self.pool.set_resident(place, Some(accelerator));
+    }
+
+    /// Ends what holds a slot, which stays in the pool unless it is on its way out.
+    fn end_holder(&mut self, place: Slot, now: Moment) {
+        let Some(slot) = self.slots.get_mut(&place) else { return };
+        let holder = std::mem::replace(&mut slot.holder, Holder::Nobody);
+        let usage = std::mem::take(&mut slot.usage);
+        slot.recall = Recall::No;
+        let at = pool_time(now.now);
+        let actions = match holder {
+            Holder::Nobody => return,
+            Holder::Job { job, pool_job } => {
+                self.pool_jobs.remove(&pool_job);
+                self.job_ended(job, now);
+                self.finish(pool_job, usage, at)
+            }
+            Holder::Group { job, group } => {
+                self.job_ended(job, now);
+                self.groups.count(group, usage);
+                self.released(group, place, at)
+            }
+            Holder::GroupWithoutJob(group) => self.released(group, place, at),
+        };
+        self.act(actions, now);
+        if let Holder::Group { group, .. } | Holder::GroupWithoutJob(group) = holder {
+            self.close_if_empty(group, now);
+        }
+    }
+
+    /// The pool's word for the end of a job is an error only if the pool does not know the job.
+    fn finish(&mut self, job: fpga_cluster::pool::JobId, usage: Usage, at: Duration) -> Actions {
+        let ended: Result<Actions, PoolError> = self.pool.finish_after(job, Bytes(usage.bytes), at);
+        ended.unwrap_or_default()
+    }
+
+    fn released(&mut self, group: GroupKey, place: Slot, at: Duration) -> Actions {
+        match self.groups.id(group) {
+            Some(id) => self.pool.released(id, place, at),
+            None => Actions::default(),
+        }
+    }
+
+    /// A job's lease has ended: the job may want the rest.
+    fn job_ended(&mut self, job: JobUuid, now: Moment) {
+        self.held.remove(&job);
+        if self.jobs.get(&job).is_some_and(|job| job.stage == Stage::Granted) {
+            self.jobs.remove(&job);
+        }
+        self.returning.add(job, now.now + timing::LOST);
+    }
+
+    /// The tenant's number. A new tenant gets what the settings say.
+    pub(super) fn tenant(&mut self, name: &str, now: Moment) -> TenantId {
+        let (number, is_new) = self.tenants.number(name);
+        let tenant = TenantId(number);
+        if is_new {
+            let allowed = self.settings.tenants.of(name);
+            let at = pool_time(now.now);
+            let actions = self.pool.set_tenant(tenant, allowed.rules, allowed.guaranteed_slots, at);
+            self.act(actions, now);
+        }
+        tenant
+    }
+}
+
+impl SlotState {
+    fn of_nobody(id: SlotId, class: SlotClass) -> Self {
+        Self { id, class, holder: Holder::Nobody, usage: Usage::default(), recall: Recall::No }
+    }
+}
+
+fn use_of(stage: Option<LeaseStage>) -> fpga_cluster::pool::state::Use {
+    use fpga_cluster::pool::state::Use;
+    if stage == Some(LeaseStage::Idle) { Use::Unused } else { Use::Used }
+}

@@ -1,0 +1,257 @@
+//! The gRPC service: checks who speaks and what is said, and hands it over to the [`owner`](crate::owner).
+
+use crate::identity::Authenticator;
+use crate::metrics::{Metrics, Peer as PeerKind};
+use crate::owner::{Command, Desk, MESSAGES, Messages, Peer};
+use crate::registrations::Registrations;
+use crate::state::{Client, Input};
+use fpga_pool_api::client::FromClient;
+use fpga_pool_api::hello::Hello;
+use fpga_pool_api::limits::{HANDSHAKE_TIMEOUT, MAX_TOKEN_BYTES, PROTOCOL_VERSION};
+use fpga_pool_api::manager::FromManager;
+use fpga_pool_api::v1::broker_server::Broker;
+use fpga_pool_api::{Malformed, v1};
+use fpga_pool_leases::ids::{ConnectionId, ManagerId};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::debug;
+
+/// The gRPC service.
+#[derive(Debug, Clone)]
+pub struct Service(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    desk: Desk,
+    authenticator: Authenticator,
+    registrations: Arc<Registrations>,
+    metrics: Metrics,
+}
+
+/// The reading side of a stream.
+struct Reader<M, R> {
+    shared: Arc<Shared>,
+    connection: ConnectionId,
+    messages: Streaming<M>,
+    answers: mpsc::Sender<Result<R, Status>>,
+    /// Ends when the owner has ended the stream.
+    ended: oneshot::Receiver<()>,
+}
+
+impl Service {
+    /// The service of the owner behind `desk`.
+    #[must_use]
+    pub fn new(desk: Desk, authenticator: Authenticator, metrics: Metrics) -> Self {
+        let registrations = Arc::default();
+        Self(Arc::new(Shared { desk, authenticator, registrations, metrics }))
+    }
+}
+
+#[tonic::async_trait]
+impl Broker for Service {
+    type LendStream = ReceiverStream<Result<v1::ToManager, Status>>;
+    type WorkStream = ReceiverStream<Result<v1::ToClient, Status>>;
+
+    async fn lend(
+        &self,
+        request: Request<Streaming<v1::FromManager>>,
+    ) -> Result<Response<Self::LendStream>, Status> {
+        let shared = Arc::clone(&self.0);
+        shared.check_office()?;
+        let mut messages = request.into_inner();
+        let hello = match first(&mut messages).await?.try_into() {
+            Ok(FromManager::Hello(hello)) => hello,
+            other => return Err(shared.malformed(other.err().unwrap_or(Malformed::Hello))),
+        };
+        check_version(&hello)?;
+        let node = shared.authenticator.manager(&hello).await.inspect_err(|_| shared.refused_token())?;
+        let (reader, peer, answers) = Arc::clone(&shared).stream(messages, Messages::Manager);
+        tokio::spawn(reader.lend(node, peer));
+        Ok(Response::new(answers))
+    }
+
+    async fn work(
+        &self,
+        request: Request<Streaming<v1::FromClient>>,
+    ) -> Result<Response<Self::WorkStream>, Status> {
+        let shared = Arc::clone(&self.0);
+        shared.check_office()?;
+        let mut messages = request.into_inner();
+        let hello = match first(&mut messages).await?.try_into() {
+            Ok(FromClient::Hello(hello)) => hello,
+            other => return Err(shared.malformed(other.err().unwrap_or(Malformed::Hello))),
+        };
+        check_version(&hello)?;
+        let client = shared.authenticator.client(&hello).await.inspect_err(|_| shared.refused_token())?;
+        let place = shared.registrations.client(&client.tenant).ok_or_else(|| {
+            shared.metrics.refused_message("streams");
+            Status::resource_exhausted(
+                "the namespace has too many streams: use one for all jobs of a process",
+            )
+        })?;
+        let (reader, peer, answers) = Arc::clone(&shared).stream(messages, Messages::Client);
+        shared.desk.send(Command::Open(reader.connection, peer)).await?;
+        tokio::spawn(async move {
+            reader.work(client).await;
+            drop(place);
+        });
+        Ok(Response::new(answers))
+    }
+
+    async fn look(&self, request: Request<v1::LookRequest>) -> Result<Response<v1::Pool>, Status> {
+        let shared = &self.0;
+        shared.check_office()?;
+        let v1::LookRequest { token } = request.into_inner();
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(Status::invalid_argument("the token is too long"));
+        }
+        let viewer = shared.authenticator.viewer(&token).await.inspect_err(|_| shared.refused_token())?;
+        let (answer, answered) = oneshot::channel();
+        shared.desk.send(Command::Look(viewer, answer)).await?;
+        let pool = answered.await.map_err(|_| Status::unavailable("the broker ends"))?;
+        Ok(Response::new(pool))
+    }
+}
+
+impl Shared {
+    fn check_office(&self) -> Result<(), Status> {
+        if self.desk.is_in_office() {
+            return Ok(());
+        }
+        Err(Status::unavailable("this broker stands by: ask another one"))
+    }
+
+    fn malformed(&self, error: Malformed) -> Status {
+        self.metrics.refused_message("malformed");
+        Status::invalid_argument(error.to_string())
+    }
+
+    fn refused_token(&self) {
+        self.metrics.refused_message("token");
+    }
+
+    /// Both sides of a stream: the reader, the owner's way to the peer, and the stream of answers.
+    fn stream<M, R>(
+        self: Arc<Self>,
+        messages: Streaming<M>,
+        kind: impl FnOnce(mpsc::Sender<Result<R, Status>>) -> Messages,
+    ) -> (Reader<M, R>, Peer, ReceiverStream<Result<R, Status>>) {
+        let (answers, to_peer) = mpsc::channel(MESSAGES);
+        let (open, ended) = oneshot::channel();
+        let peer = Peer { messages: kind(answers.clone()), open };
+        let connection = self.desk.new_connection();
+        let reader = Reader { shared: self, connection, messages, answers, ended };
+        (reader, peer, ReceiverStream::new(to_peer))
+    }
+}
+
+impl<M, R> Reader<M, R> {
+    /// The next message; `None` if the stream has ended, or ends because it broke the protocol.
+    async fn next<T: TryFrom<M, Error = Malformed>>(&mut self) -> Option<T> {
+        let message = tokio::select! {
+            message = self.messages.message() => message,
+            _ = &mut self.ended => return None,
+        };
+        match T::try_from(message.ok()??) {
+            Ok(message) => Some(message),
+            Err(error) => {
+                self.refuse(error);
+                None
+            }
+        }
+    }
+
+    fn refuse(&self, error: Malformed) {
+        debug!(%error, "A stream ends");
+        // A peer that does not read learns of the end by the end.
+        let _ = self.answers.try_send(Err(self.shared.malformed(error)));
+    }
+}
+
+impl Reader<v1::FromManager, v1::ToManager> {
+    async fn lend(mut self, node: Option<Arc<str>>, peer: Peer) {
+        let Some(manager) = self.register(node, peer).await else { return };
+        self.shared.metrics.stream_begins(PeerKind::Manager);
+        while let Some(message) = self.next().await {
+            let message = match message {
+                FromManager::Message(message) => message,
+                FromManager::Hello(_) | FromManager::Register(..) => {
+                    self.refuse(Malformed::Hello);
+                    break;
+                }
+            };
+            if self.shared.desk.tell(Input::Manager(self.connection, manager, message)).await.is_err() {
+                break;
+            }
+        }
+        // The owner is gone if this fails.
+        let _ = self.shared.desk.tell(Input::ManagerClosed(self.connection)).await;
+        self.shared.metrics.stream_ends(PeerKind::Manager);
+    }
+
+    /// Takes the Register. The node that a token proves counts for more than the manager's word.
+    async fn register(&mut self, node: Option<Arc<str>>, peer: Peer) -> Option<ManagerId> {
+        let (mut lent, message) = match timeout(HANDSHAKE_TIMEOUT, self.next()).await.ok()?? {
+            FromManager::Register(lent, message) => (lent, message),
+            FromManager::Hello(_) | FromManager::Message(_) => {
+                self.refuse(Malformed::Hello);
+                return None;
+            }
+        };
+        if let Some(node) = node {
+            lent.board.node = node;
+        }
+        let Some(manager) = self.shared.registrations.manager(&lent.board.node, &lent.board.name) else {
+            let status = Status::resource_exhausted("too many boards");
+            let _ = self.answers.try_send(Err(status));
+            return None;
+        };
+        let desk = &self.shared.desk;
+        desk.send(Command::Open(self.connection, peer)).await.ok()?;
+        desk.tell(Input::Register(self.connection, manager, lent, message)).await.ok()?;
+        Some(manager)
+    }
+}
+
+impl Reader<v1::FromClient, v1::ToClient> {
+    async fn work(mut self, client: Client) {
+        self.shared.metrics.stream_begins(PeerKind::Client);
+        while let Some(message) = self.next().await {
+            let (connection, client) = (self.connection, client.clone());
+            let input = match message {
+                FromClient::Want(want) => Input::Want(connection, client, want),
+                FromClient::Cancel(job) => Input::Cancel(connection, client, job),
+                FromClient::Hello(_) => {
+                    self.refuse(Malformed::Hello);
+                    break;
+                }
+            };
+            if self.shared.desk.tell(input).await.is_err() {
+                break;
+            }
+        }
+        // The owner is gone if this fails.
+        let _ = self.shared.desk.tell(Input::ClientClosed(self.connection)).await;
+        self.shared.metrics.stream_ends(PeerKind::Client);
+    }
+}
+
+/// The first message of a stream.
+async fn first<M>(messages: &mut Streaming<M>) -> Result<M, Status> {
+    let first = timeout(HANDSHAKE_TIMEOUT, messages.message()).await;
+    let first = first.map_err(|_| Status::deadline_exceeded("no Hello has come"))??;
+    first.ok_or_else(|| Status::invalid_argument("the stream has no Hello"))
+}
+
+fn check_version(hello: &Hello) -> Result<(), Status> {
+    if hello.version == PROTOCOL_VERSION {
+        return Ok(());
+    }
+    let version = hello.version;
+    Err(Status::failed_precondition(format!(
+        "this broker speaks version {PROTOCOL_VERSION} of the protocol, not {version}"
+    )))
+}

@@ -1,0 +1,124 @@
+//! What the protocol tells the policy.
+
+use super::State;
+use crate::policy::{AskedJob, SlotId};
+use fpga_board::slots::SlotIndex;
+use fpga_core::units::Moment;
+use fpga_pool_leases::broker::{Notice, SlotRecord};
+use fpga_pool_leases::ids::{JobUuid, ManagerId};
+use fpga_pool_leases::lease::Usage;
+use fpga_pool_leases::messages::Refusal;
+
+impl State {
+    pub(super) fn notice(&mut self, notice: &Notice, now: Moment) {
+        match *notice {
+            Notice::Active => self.begin(now),
+            Notice::Inactive => {
+                self.policy.forget();
+                self.boards.clear();
+                self.jobs.clear();
+                self.jobs_of.clear();
+                self.granted.clear();
+            }
+            Notice::Waiting(job) => {
+                // It was granted a slot whose lease was refused, or came when the client was gone: the slot is not its
+                // own any more.
+                if let Some(granted) = self.granted.remove(&job) {
+                    self.follow(granted.slot, None, now);
+                }
+                self.wait(job, now);
+            }
+            Notice::Left(job) => {
+                self.forget_origin(job);
+                self.granted.remove(&job);
+                self.policy.leave(job, now);
+            }
+            Notice::Registered(manager) => self.registered(manager, now),
+            Notice::Lost(manager) => {
+                self.boards.remove(&manager);
+                self.policy.lose(manager, now);
+            }
+            Notice::Slot { manager, slot, usage, .. } => {
+                self.follow(SlotId { manager, slot }, Some(usage), now);
+            }
+            Notice::Refused { manager, slot, why } => {
+                let id = SlotId { manager, slot };
+                self.metrics.refused(why);
+                let digest = self.granted.values().find(|granted| granted.slot == id).map(|of| of.digest);
+                if let (Refusal::BadBitstream, Some(digest)) = (why, digest) {
+                    self.policy.bitstream_failed(id, digest, now);
+                }
+                self.follow(id, None, now);
+            }
+        }
+    }
+
+    /// The broker begins to grant: what it has heard while it listened becomes the policy's.
+    fn begin(&mut self, now: Moment) {
+        self.policy.forget();
+        for (manager, board) in &self.boards {
+            self.policy.set_board(*manager, board);
+        }
+        // Leases come first: they count for quotas. Free slots come last: the policy chooses among all jobs.
+        self.follow_where(|record| !matches!(record, SlotRecord::Free), now);
+        let mut jobs: Vec<_> = self.broker.jobs().map(|job| (job.first_arrival, job.id)).collect();
+        jobs.sort_unstable();
+        for (_, job) in jobs {
+            self.wait(job, now);
+        }
+        self.follow_where(|record| matches!(record, SlotRecord::Free), now);
+        self.next_tick = now.now + super::TICK;
+    }
+
+    /// Follows all slots' records.
+    pub(super) fn follow_all(&mut self, now: Moment) {
+        self.follow_where(|_| true, now);
+    }
+
+    fn follow_where(&mut self, is_meant: impl Fn(&SlotRecord) -> bool, now: Moment) {
+        for (manager, slot, record) in self.broker.slots() {
+            if is_meant(record) {
+                self.policy.follow(SlotId { manager, slot }, record, None, now);
+            }
+        }
+    }
+
+    fn registered(&mut self, manager: ManagerId, now: Moment) {
+        let Some(board) = self.registering.take() else { return };
+        if self.is_active() {
+            self.policy.set_board(manager, &board);
+            let slots = u32::try_from(board.slots.len()).unwrap_or(0);
+            for slot in (0..slots).map(SlotIndex) {
+                self.follow(SlotId { manager, slot }, None, now);
+            }
+        }
+        self.boards.insert(manager, board);
+    }
+
+    /// Follows the record of a slot.
+    pub(super) fn follow(&mut self, id: SlotId, usage: Option<Usage>, now: Moment) {
+        if self.is_active()
+            && let Some(record) = self.broker.slot(id.manager, id.slot)
+        {
+            self.policy.follow(id, record, usage, now);
+        }
+    }
+
+    /// Lets a job wait in the policy, if the protocol's queue has it with its client.
+    pub(super) fn wait(&mut self, uuid: JobUuid, now: Moment) {
+        if !self.is_active() {
+            return;
+        }
+        let Some(job) = self.broker.job(uuid) else { return };
+        if job.connection.is_none() || job.preparing.is_some() {
+            return;
+        }
+        let asked = AskedJob {
+            tenant: job.tenant.clone(),
+            home: self.jobs.get(&uuid).and_then(|origin| origin.home.clone()),
+            wanted: job.wanted.clone(),
+            first_arrival: job.first_arrival,
+        };
+        self.policy.wait(uuid, asked, &self.catalog, now);
+    }
+}

@@ -1,0 +1,352 @@
+use super::*;
+use crate::policy::TenantSettings;
+use fpga_board::slots::SlotIndex;
+use fpga_cluster::pool::policy::PoolPolicy;
+use fpga_cluster::pool::thresholds::Thresholds;
+use fpga_cluster::qos::groups::GoalPolicy;
+use fpga_cluster::qos::rules::GoalRules;
+use fpga_core::units::WallTime;
+use fpga_pool_api::manager::{Board, LentSlot};
+use fpga_pool_leases::broker::SlotRecord;
+use fpga_pool_leases::ids::{Attempt, GroupUuid, Incarnation};
+use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Wanted, Work};
+use fpga_pool_leases::messages::{Activity, Refusal, SlotCause, SlotReport, SlotStatus};
+use prometheus_client::registry::Registry;
+use proptest::prelude::*;
+
+const CLIENT: ConnectionId = ConnectionId(1000);
+
+/// Leases with their managers.
+type Leases = Vec<(u64, Lease)>;
+
+/// An active broker with its clock, and its managers: manager n has connection n.
+struct Bench {
+    state: State,
+    now: Moment,
+    seqs: BTreeMap<u64, u64>,
+}
+
+impl Bench {
+    fn new(tenants: &str) -> Self {
+        let policy = PolicySettings {
+            jobs: PoolPolicy::shared(Thresholds::new(Vec::new()).unwrap()),
+            most_waiting: 1000,
+            goals: GoalPolicy::Throughput,
+            rules: GoalRules::default(),
+            period: Millis::from_secs(5),
+            tenants: TenantSettings::parse(tenants).unwrap(),
+        };
+        let limits = Limits { jobs: 2000, managers: 100, slots_per_manager: 64 };
+        let settings = Settings { limits, policy, tickets: TicketKey::of(&[1; 32]) };
+        let mut lease = 0_u128;
+        let new_lease_id = move || {
+            lease += 1;
+            LeaseId(lease)
+        };
+        let metrics = Metrics::register(&mut Registry::default());
+        let now = Moment { now: MonotonicTime(1_000), wall: WallTime(1_000_000) };
+        let mut bench =
+            Self { state: State::new(settings, metrics, new_lease_id), now, seqs: BTreeMap::new() };
+        let digest = Digest::from_bytes([1; 32]);
+        let library = format!("[[accelerators.aes]]\nboard = \"a10\"\ndigest = \"{digest}\"\n");
+        bench.input(Input::Catalog(Catalog::parse(&library).unwrap()));
+        bench.input(Input::MayLead { term: Term(0) });
+        bench.input(Input::Swapped(SwapOutcome::Done));
+        bench.pass(Millis::from_secs(2));
+        assert!(bench.state.is_active());
+        bench
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Output> {
+        self.state.handle(input, self.now)
+    }
+
+    /// Lets time pass, with all that is due meanwhile.
+    fn pass(&mut self, time: Millis) -> Vec<Output> {
+        let (end, wall) = (self.now.now + time, self.now.wall + time);
+        let mut outputs = Vec::new();
+        while let Some(due) = self.state.next_deadline().filter(|due| *due <= end) {
+            self.now.wall += due - self.now.now;
+            self.now.now = self.now.now.max(due);
+            outputs.extend(self.state.tick(self.now));
+            assert!(
+                self.state.next_deadline().is_none_or(|next| next > self.now.now),
+                "a tick leaves work undone"
+            );
+        }
+        self.now = Moment { now: end, wall };
+        outputs
+    }
+
+    fn register(&mut self, manager: u64, slots: Vec<SlotStatus>) -> Vec<Output> {
+        let board =
+            Board { name: "b".into(), kind: "a10".into(), shell: None, node: format!("n{manager}").into() };
+        let lent = LentBoard { board, slots: vec![LentSlot::default(); slots.len()] };
+        self.seqs.insert(manager, 0);
+        let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };
+        let (incarnation, max_term) = (Incarnation(7), Term(0));
+        let register = ManagerToBroker::Register { incarnation, max_term, endpoint, slots };
+        self.input(Input::Register(ConnectionId(manager), ManagerId(manager), lent, register))
+    }
+
+    fn manager(&mut self, manager: u64, message: ManagerToBroker) -> Vec<Output> {
+        self.input(Input::Manager(ConnectionId(manager), ManagerId(manager), message))
+    }
+
+    fn report(&mut self, manager: u64, slot: SlotIndex, status: SlotStatus) -> Vec<Output> {
+        let seq = self.seqs.entry(manager).or_default();
+        let (why, usage) = (SlotCause::Unchanged, Usage { bytes: 5, actions: 1, busy: Millis(1) });
+        let report = SlotReport { seq: *seq, slot, status, why, usage };
+        *seq += 1;
+        self.manager(manager, ManagerToBroker::Slot(report))
+    }
+
+    fn want(&mut self, job: u128, accelerator: &str, work: Work) -> Vec<Output> {
+        let wanted = Wanted { accelerator: accelerator.into(), work };
+        let want = Want { job: JobUuid(job), wanted, ticket: None, attempt: Attempt(1) };
+        let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
+        self.input(Input::Want(CLIENT, client, want))
+    }
+
+    fn run(&mut self, job: u128) -> Vec<Output> {
+        self.want(job, "aes", Work::Run { bytes: 10 })
+    }
+}
+
+/// The leases that are to be prepared, with their managers.
+fn prepares(outputs: &[Output]) -> Leases {
+    let prepare = |output: &Output| match output {
+        Output::ToManager(connection, BrokerToManager::Prepare { lease, .. }) => {
+            Some((connection.0, lease.clone()))
+        }
+        _ => None,
+    };
+    outputs.iter().filter_map(prepare).collect()
+}
+
+fn cancelled(outputs: &[Output]) -> Vec<(u128, CancelCause, String)> {
+    let cancelled = |output: &Output| match output {
+        Output::ToClient(_, ToClient::Cancelled(of)) => Some((of.job.0, of.why, of.message.clone())),
+        _ => None,
+    };
+    outputs.iter().filter_map(cancelled).collect()
+}
+
+fn recalls(outputs: &[Output]) -> usize {
+    let is_recall = |output: &&Output| matches!(output, Output::ToManager(_, BrokerToManager::Recall { .. }));
+    outputs.iter().filter(is_recall).count()
+}
+
+#[test]
+fn a_job_that_no_slot_can_run_is_cancelled_after_30_s() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free]);
+    bench.want(1, "unknown", Work::Run { bytes: 1 });
+    let group = Group { id: GroupUuid(1), goal: Goal::Throughput { actions_per_hour: 1 }, least: 0, most: 1 };
+    bench.want(2, "unknown", Work::Group(group));
+    assert_eq!(cancelled(&bench.pass(Millis(29_900))), []);
+    let mut ended = cancelled(&bench.pass(Millis(200)));
+    ended.sort_unstable_by_key(|(job, ..)| *job);
+    assert_eq!(
+        ended.iter().map(|(job, why, _)| (*job, *why)).collect::<Vec<_>>(),
+        [(1, CancelCause::NoFittingSlot), (2, CancelCause::NoFittingSlot)]
+    );
+    assert!(ended[0].2.contains("could run unknown"), "{}", ended[0].2);
+    assert!(bench.state.jobs.is_empty() && bench.state.jobs_of.is_empty());
+}
+
+#[test]
+fn a_job_that_waits_for_a_kind_of_slot_gets_the_first_one_that_comes() {
+    let mut bench = Bench::new("");
+    bench.run(1);
+    bench.pass(Millis::from_secs(20));
+    assert_eq!(prepares(&bench.register(1, vec![SlotStatus::Free])).len(), 1);
+}
+
+#[test]
+fn a_bitstream_that_two_slots_refuse_is_at_fault_and_the_slots_are_not() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free; 3]);
+    let mut todo = prepares(&bench.run(1));
+    for refusals in 1..=2 {
+        let (manager, lease) = todo.pop().unwrap();
+        let refused = ManagerToBroker::Refused { lease: lease.id, why: Refusal::BadBitstream };
+        todo = prepares(&bench.manager(manager, refused));
+        bench.report(manager, lease.slot, SlotStatus::Free);
+        assert_eq!(todo.len(), 2 - refusals, "another slot is tried once");
+    }
+    bench.pass(Millis::from_secs(2));
+    assert_eq!(bench.state.policy.class_views()[0].slots, 3, "all slots are in the pool");
+    assert_eq!(cancelled(&bench.pass(Millis::from_secs(29)))[0].1, CancelCause::NoFittingSlot);
+    // After a minute the bitstream may be tried again.
+    bench.pass(Millis::from_secs(31));
+    assert_eq!(prepares(&bench.run(2)).len(), 1);
+}
+
+#[test]
+fn a_group_gets_idle_slots_and_gives_them_back_for_a_job_that_waits() {
+    let mut bench = Bench::new("[default]\nguaranteed-slots = 1\n");
+    bench.register(1, vec![SlotStatus::Free; 4]);
+    let goal = Goal::Throughput { actions_per_hour: 3600 };
+    let group = Group { id: GroupUuid(9), goal, least: 1, most: 4 };
+    let mut leases = Vec::new();
+    for job in 1..=4 {
+        leases.extend(prepares(&bench.want(job, "aes", Work::Group(group))));
+    }
+    assert_eq!(leases.len(), 4, "no job waits: the group has all slots");
+    for (manager, lease) in &leases {
+        bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
+        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+    }
+    let recalled = bench.run(10);
+    assert!(recalls(&recalled) >= 1, "{recalled:?}");
+    let Some(Output::ToManager(_, BrokerToManager::Recall { lease: id })) =
+        recalled.iter().find(|output| matches!(output, Output::ToManager(_, BrokerToManager::Recall { .. })))
+    else {
+        panic!("no Recall");
+    };
+    let (manager, lease) = leases.iter().find(|(_, lease)| lease.id == *id).unwrap();
+    let granted = prepares(&bench.report(*manager, lease.slot, SlotStatus::Free));
+    assert_eq!(granted.iter().map(|(_, lease)| lease.job).collect::<Vec<_>>(), [JobUuid(10)]);
+}
+
+#[test]
+fn a_job_whose_lease_came_while_its_client_was_gone_waits_again() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free]);
+    let (manager, lease) = prepares(&bench.run(1)).remove(0);
+    bench.input(Input::ClientClosed(CLIENT));
+    let late = bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id });
+    assert_eq!(recalls(&late), 1);
+    assert_eq!(prepares(&bench.run(1)), [], "the slot is not free yet");
+    let again = prepares(&bench.report(manager, lease.slot, SlotStatus::Free));
+    assert_eq!(again.iter().map(|(_, lease)| lease.job).collect::<Vec<_>>(), [JobUuid(1)]);
+}
+
+#[test]
+fn a_broker_that_takes_over_counts_the_leases_that_managers_tell() {
+    let mut bench = Bench::new("[default]\nheld-slots = 1\n");
+    let held = Lease {
+        id: LeaseId(500),
+        incarnation: Incarnation(7),
+        slot: SlotIndex(0),
+        job: JobUuid(77),
+        tenant: Tenant::new("a"),
+        digest: Digest::from_bytes([1; 32]),
+        work: Work::Run { bytes: 10 },
+    };
+    bench.register(1, vec![SlotStatus::Held(held.clone(), Activity::Busy), SlotStatus::Free]);
+    assert_eq!(prepares(&bench.run(1)), [], "the tenant has its one slot");
+    let granted = prepares(&bench.report(1, held.slot, SlotStatus::Free));
+    assert_eq!(granted.len(), 1);
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Move {
+    Register(u64),
+    Close(u64),
+    Want(u128, bool),
+    Cancel(u128),
+    ClientClosed,
+    Answer(usize, bool),
+    Step(usize, u8),
+    Pass(u64),
+}
+
+fn any_move() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        (0_u64..3).prop_map(Move::Register),
+        (0_u64..3).prop_map(Move::Close),
+        (0_u128..12, any::<bool>()).prop_map(|(job, group)| Move::Want(job, group)),
+        (0_u128..12, any::<bool>()).prop_map(|(job, group)| Move::Want(job, group)),
+        (0_u128..12).prop_map(Move::Cancel),
+        Just(Move::ClientClosed),
+        (0_usize..8, any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
+        (0_usize..8, any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
+        (0_usize..8, 0_u8..5).prop_map(|(which, to)| Move::Step(which, to)),
+        (0_usize..8, 0_u8..5).prop_map(|(which, to)| Move::Step(which, to)),
+        (0_u64..4000).prop_map(Move::Pass),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn no_slot_idles_while_a_job_waits_and_no_slot_is_granted_twice(
+        moves in prop::collection::vec(any_move(), 1..80),
+    ) {
+        // Without guaranteed slots: groups have no slot while a job waits.
+        let mut bench = Bench::new("");
+        // Leases as their managers have them: asked for, and held.
+        let (mut asked, mut held): (Leases, Leases) = Default::default();
+        for step in moves {
+            let outputs = match step {
+                Move::Register(manager) => {
+                    asked.retain(|(of, _)| *of != manager);
+                    let slots = (0..2).map(|slot| {
+                        let lease = held.iter().find(|(of, lease)| *of == manager && lease.slot.0 == slot);
+                        lease.map_or(SlotStatus::Free, |(_, lease)| SlotStatus::Held(lease.clone(), Activity::Busy))
+                    });
+                    let slots = slots.collect();
+                    bench.register(manager, slots)
+                }
+                Move::Close(manager) => {
+                    asked.retain(|(of, _)| *of != manager);
+                    bench.input(Input::ManagerClosed(ConnectionId(manager)))
+                }
+                Move::Want(job, false) => bench.run(job),
+                Move::Want(job, true) => {
+                    let goal = Goal::Deadline { actions: 100, within: Millis(5_000) };
+                    let group = Group { id: GroupUuid(job / 4), goal, least: 0, most: 3 };
+                    bench.want(job, "aes", Work::Group(group))
+                }
+                Move::Cancel(job) => {
+                    let client = Client { tenant: Tenant::new("a"), home: None };
+                    bench.input(Input::Cancel(CLIENT, client, JobUuid(job)))
+                }
+                Move::ClientClosed => bench.input(Input::ClientClosed(CLIENT)),
+                Move::Answer(which, yes) if which < asked.len() => {
+                    let (manager, lease) = asked.remove(which);
+                    if yes {
+                        held.push((manager, lease.clone()));
+                        bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id })
+                    } else {
+                        let refused = ManagerToBroker::Refused { lease: lease.id, why: Refusal::LoadFailed };
+                        let mut outputs = bench.manager(manager, refused);
+                        outputs.extend(bench.report(manager, lease.slot, SlotStatus::Free));
+                        outputs
+                    }
+                }
+                Move::Step(which, to) if which < held.len() => {
+                    let (manager, lease) = held[which].clone();
+                    let status = match to {
+                        0 => SlotStatus::Held(lease.clone(), Activity::Idle),
+                        1 => SlotStatus::Held(lease.clone(), Activity::Busy),
+                        2 => SlotStatus::Draining(lease.clone()),
+                        _ => {
+                            held.remove(which);
+                            SlotStatus::Free
+                        }
+                    };
+                    bench.report(manager, lease.slot, status)
+                }
+                Move::Pass(time) => bench.pass(Millis(time)),
+                Move::Answer(..) | Move::Step(..) => Vec::new(),
+            };
+            for (manager, lease) in prepares(&outputs) {
+                let has = |(of, other): &(u64, Lease)| *of == manager && other.slot == lease.slot;
+                prop_assert!(!asked.iter().any(has) && !held.iter().any(has), "granted twice: {lease:?}");
+                asked.push((manager, lease));
+            }
+            let runs = bench.state.broker.jobs().filter(|job| {
+                job.connection.is_some() && job.preparing.is_none() && matches!(job.wanted.work, Work::Run { .. })
+            });
+            let runs = runs.count();
+            let free = bench.state.broker.slots().filter(|(.., record)| matches!(record, SlotRecord::Free));
+            let free = free.count();
+            prop_assert!(runs == 0 || free == 0, "{runs} jobs wait while {free} slots are free, after {step:?}");
+        }
+        bench.input(Input::LeaseLost);
+        prop_assert!(bench.state.jobs.is_empty() && bench.state.granted.is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! What people see of a pool.
+
+use super::State;
+use fpga_board::dispatch::Tenant;
+use fpga_pool_api::limits::MAX_VIEW_JOBS;
+use fpga_pool_api::v1;
+use fpga_pool_leases::broker::{LeaseStage, Role, SlotRecord, WaitingJob};
+use std::collections::BTreeMap;
+
+/// Who looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Viewer {
+    /// Sees everything.
+    Operator,
+    /// Sees the slots, and the jobs of this tenant.
+    Tenant(Tenant),
+}
+
+impl State {
+    /// What a viewer sees of the pool. Ids of leases are secrets, and are not there.
+    #[must_use]
+    pub fn view(&self, viewer: &Viewer) -> v1::Pool {
+        let term = match self.broker.role() {
+            Role::Active { term } | Role::Settling { term, .. } => term.0,
+            Role::Standby | Role::Swapping => 0,
+        };
+        let sees = |tenant: &Tenant| match viewer {
+            Viewer::Operator => true,
+            Viewer::Tenant(own) => own == tenant,
+        };
+        let mut slots: BTreeMap<_, Vec<v1::SlotView>> = BTreeMap::new();
+        for (manager, _, record) in self.broker.slots() {
+            slots.entry(manager).or_default().push(slot_view(record, sees));
+        }
+        let boards = self.boards.iter().map(|(manager, lent)| v1::LentBoard {
+            board: Some(lent.board.clone().into()),
+            slots: slots.remove(manager).unwrap_or_default(),
+        });
+        let mut jobs: Vec<WaitingJob<'_>> = self.broker.jobs().filter(|job| sees(job.tenant)).collect();
+        jobs.sort_unstable_by_key(|job| (job.first_arrival, job.id));
+        let waiting = jobs.len() as u64;
+        let explanations: BTreeMap<_, _> = self.policy.explanations().into_iter().collect();
+        let job_view = |job: WaitingJob<'_>| {
+            let explanation = explanations.get(&job.id);
+            v1::WaitingJob {
+                job: job.id.0.to_be_bytes().to_vec(),
+                tenant: job.tenant.as_str().to_owned(),
+                accelerator: job.wanted.accelerator.as_ref().to_owned(),
+                work: Some(job.wanted.work.into()),
+                home: self
+                    .jobs
+                    .get(&job.id)
+                    .and_then(|origin| origin.home.as_deref())
+                    .unwrap_or_default()
+                    .to_owned(),
+                first_arrival_ms: job.first_arrival.0,
+                ahead: explanation.map_or(0, |explanation| explanation.ahead),
+                reason: explanation.map(|explanation| explanation.reason.clone()).unwrap_or_default(),
+            }
+        };
+        v1::Pool {
+            term,
+            classes: self.policy.class_views(),
+            boards: boards.collect(),
+            tenants: self.policy.tenant_views(|tenant| sees(&Tenant::new(tenant))),
+            jobs: jobs.into_iter().take(MAX_VIEW_JOBS).map(job_view).collect(),
+            waiting,
+        }
+    }
+}
+
+/// The name of a slot's state in views and metrics.
+fn state_name(record: &SlotRecord) -> &'static str {
+    match record {
+        SlotRecord::Free => "free",
+        SlotRecord::Preparing(_) => "preparing",
+        SlotRecord::Leased { stage: LeaseStage::Reserved, .. } => "reserved",
+        SlotRecord::Leased { stage: LeaseStage::Busy, .. } => "busy",
+        SlotRecord::Leased { stage: LeaseStage::Idle, .. } => "idle",
+        SlotRecord::Leased { stage: LeaseStage::Draining, .. } => "draining",
+        SlotRecord::Unknown => "unknown",
+        SlotRecord::Bad => "bad",
+    }
+}
+
+fn slot_view(record: &SlotRecord, sees: impl Fn(&Tenant) -> bool) -> v1::SlotView {
+    let lease = match record {
+        SlotRecord::Preparing(lease) | SlotRecord::Leased { lease, .. } => Some(lease),
+        SlotRecord::Free | SlotRecord::Unknown | SlotRecord::Bad => None,
+    };
+    let lease = lease.filter(|lease| sees(&lease.tenant));
+    v1::SlotView {
+        state: state_name(record).to_owned(),
+        tenant: lease.map(|lease| lease.tenant.as_str().to_owned()).unwrap_or_default(),
+        job: lease.map(|lease| lease.job.0.to_be_bytes().to_vec()).unwrap_or_default(),
+    }
+}
+
+impl State {
+    /// Sets the metrics that show the present.
+    pub(super) fn update_metrics(&self) {
+        let mut slots: BTreeMap<(String, &'static str), i64> = BTreeMap::new();
+        for (manager, _, record) in self.broker.slots() {
+            let kind = self.boards.get(&manager).map_or("", |lent| lent.board.kind.as_ref());
+            *slots.entry((kind.to_owned(), state_name(record))).or_default() += 1;
+        }
+        self.metrics.set_slots(slots);
+        let tenants = self.policy.tenant_views(|_| true);
+        self.metrics.set_tenants(tenants.into_iter().map(|of| (of.tenant, of.waiting, of.held)));
+    }
+}

@@ -1,0 +1,10 @@
+//! The broker behind a real port, with scripted managers and clients.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod bed;
+mod grants;
+mod hostile;
+mod takeover;
+mod tenants;
+mod two_brokers;

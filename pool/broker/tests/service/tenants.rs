@@ -1,0 +1,97 @@
+use crate::bed::{Bed, Client, Options, TOKENS, want};
+use fpga_pool::identity::TokensFile;
+use fpga_pool::policy::TenantSettings;
+use fpga_pool_api::client::{FromClient, ToClient};
+use fpga_pool_api::v1;
+use fpga_pool_leases::ids::JobUuid;
+use fpga_pool_leases::messages::{Activity, CancelCause, SlotStatus};
+use tonic::Code;
+
+const A: &str = "client-token-of-a-00";
+const B: &str = "client-token-of-b-00";
+const MANAGER: &str = "manager-token-of-n1";
+
+async fn with_tokens(tenants: &str) -> (tempfile::TempDir, Bed) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens.json");
+    std::fs::write(&path, TOKENS).unwrap();
+    let tokens = Some(TokensFile::open(&path).unwrap());
+    let tenants = TenantSettings::parse(tenants).unwrap();
+    (folder, Bed::start(Options { tenants, tokens }).await)
+}
+
+#[tokio::test]
+async fn quotas_of_slots_and_of_waiting_jobs_hold() {
+    let (_folder, bed) = with_tokens("[tenants.a]\nheld-slots = 1\nwaiting-jobs = 1\n").await;
+    let mut manager = bed.manager_with(MANAGER, "n1", vec![SlotStatus::Free; 2]).await;
+    let mut a = Client::hello(bed.connect().await, A, "").await.unwrap();
+    a.want(want(1, 10)).await;
+    let lease = manager.prepared().await;
+    assert_eq!(lease.tenant.as_str(), "a");
+    a.offered().await;
+    manager.held(&lease, Activity::Busy).await;
+    // The second job waits although a slot is free, and the third one is one too many.
+    a.want(want(2, 10)).await;
+    a.want(want(3, 10)).await;
+    match a.next().await {
+        ToClient::Cancelled(cancelled) => {
+            assert_eq!((cancelled.job, cancelled.why), (JobUuid(3), CancelCause::Quota));
+            assert!(cancelled.message.contains("quota of waiting jobs"), "{}", cancelled.message);
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut b = Client::hello(bed.connect().await, B, "").await.unwrap();
+    b.want(want(4, 10)).await;
+    let of_b = manager.prepared().await;
+    assert_eq!(of_b.job, JobUuid(4));
+    manager.free(lease.slot).await;
+    assert_eq!(manager.prepared().await.job, JobUuid(2));
+}
+
+#[tokio::test]
+async fn a_token_opens_its_kind_of_stream_only() {
+    let (_folder, bed) = with_tokens("").await;
+    let code = |result: Result<Client, tonic::Status>| result.err().map(|status| status.code());
+    assert_eq!(code(Client::hello(bed.connect().await, "", "n1").await), Some(Code::Unauthenticated));
+    assert_eq!(code(Client::hello(bed.connect().await, "x", "n1").await), Some(Code::Unauthenticated));
+    assert_eq!(code(Client::hello(bed.connect().await, MANAGER, "n1").await), Some(Code::PermissionDenied));
+    assert_eq!(code(Client::hello(bed.connect().await, A, "n1").await), None);
+    let lend = crate::bed::Manager::hello(bed.connect().await, A, "n1").await;
+    assert_eq!(lend.err().map(|status| status.code()), Some(Code::PermissionDenied));
+}
+
+#[tokio::test]
+async fn a_manager_lends_slots_of_the_node_that_its_token_names() {
+    let (_folder, bed) = with_tokens("").await;
+    let mut manager = bed.manager_with(MANAGER, "n5", vec![SlotStatus::Free]).await;
+    let mut a = Client::hello(bed.connect().await, A, "").await.unwrap();
+    a.want(want(1, 10)).await;
+    manager.prepared().await;
+    assert_eq!(&*a.offered().await.node, "n1");
+}
+
+#[tokio::test]
+async fn tenants_see_their_own_jobs_and_cancel_no_others() {
+    let (_folder, bed) = with_tokens("").await;
+    let mut a = Client::hello(bed.connect().await, A, "").await.unwrap();
+    let mut b = Client::hello(bed.connect().await, B, "").await.unwrap();
+    a.want(want(1, 10)).await;
+    b.want(want(2, 10)).await;
+    b.send(FromClient::Cancel(JobUuid(1))).await;
+    b.send(FromClient::Want(want(1, 10))).await;
+    match b.next().await {
+        ToClient::Cancelled(cancelled) => assert_eq!(cancelled.why, CancelCause::Foreign),
+        other => panic!("{other:?}"),
+    }
+    let mut port = bed.connect().await;
+    for (token, jobs) in
+        [(A, vec![1]), (B, vec![2]), (MANAGER, vec![1, 2]), ("operator-token-00000", vec![1, 2])]
+    {
+        let pool = port.look(v1::LookRequest { token: token.to_owned() }).await.unwrap().into_inner();
+        let seen: Vec<u8> = pool.jobs.iter().map(|job| job.job[15]).collect();
+        assert_eq!((seen, pool.waiting), (jobs.clone(), jobs.len() as u64));
+        assert!(pool.jobs.iter().all(|job| job.reason.contains("no lent slot can run aes")));
+    }
+    let unknown = port.look(v1::LookRequest { token: "x".repeat(20) }).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::Unauthenticated);
+}

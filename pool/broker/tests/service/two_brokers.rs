@@ -1,0 +1,149 @@
+//! Two brokers race for a Lease. Its API server is a stand-in that keeps one Lease and refuses writes of old versions, as
+//! the real one does.
+
+use crate::bed::{Bed, Options, want};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use fpga_net::election::{Election, FENCING_TOKEN, FencingError, Timing};
+use fpga_net::testing::Server;
+use fpga_pool::leadership::{self, LEASE};
+use fpga_pool::terms::Terms;
+use fpga_pool_leases::messages::SlotStatus;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+#[derive(Debug, Clone, Default)]
+struct Lease(Arc<Mutex<(u64, Option<Value>)>>);
+
+impl Lease {
+    fn serve(&self) -> Server {
+        let path = "/apis/coordination.k8s.io/v1/namespaces/test/leases";
+        let router = Router::new()
+            .route(path, post(write))
+            .route(&format!("{path}/{LEASE}"), get(read).put(write))
+            .with_state(self.clone());
+        Server::tcp("127.0.0.1:0", router)
+    }
+
+    fn field(&self, pointer: &str) -> Option<String> {
+        let lease = self.0.lock().1.clone()?;
+        lease.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn term(&self) -> Option<String> {
+        self.field(&format!("/metadata/annotations/{}", FENCING_TOKEN.replace('/', "~1")))
+    }
+}
+
+async fn read(State(lease): State<Lease>) -> Response {
+    match lease.0.lock().1.clone() {
+        Some(lease) => Json(lease).into_response(),
+        None => refusal(StatusCode::NOT_FOUND, "NotFound"),
+    }
+}
+
+async fn write(State(lease): State<Lease>, Json(mut new): Json<Value>) -> Response {
+    let mut kept = lease.0.lock();
+    let version = kept.1.as_ref().and_then(|lease| lease.pointer("/metadata/resourceVersion").cloned());
+    if new.pointer("/metadata/resourceVersion").cloned() != version {
+        return refusal(StatusCode::CONFLICT, "Conflict");
+    }
+    kept.0 += 1;
+    new["metadata"]["resourceVersion"] = json!(kept.0.to_string());
+    kept.1 = Some(new.clone());
+    Json(new).into_response()
+}
+
+fn refusal(code: StatusCode, reason: &str) -> Response {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": reason, "reason": reason,
+        "code": code.as_u16(),
+    });
+    (code, Json(status)).into_response()
+}
+
+/// A broker that races.
+struct Racer {
+    bed: Bed,
+    stop: watch::Sender<bool>,
+    race: tokio::task::JoinHandle<()>,
+}
+
+impl Racer {
+    async fn start(api_server: &Server, name: &str) -> Self {
+        let config = kube::Config::new(format!("http://{}", api_server.address()).parse().unwrap());
+        let client = kube::Client::try_from(config).unwrap();
+        let timing = Timing::of(Duration::from_secs(3));
+        let (mut race, leadership) = Election::new(client, "test", LEASE, name.to_owned(), timing);
+        let (swaps, to_swap) = mpsc::channel(1);
+        let bed = Bed::standing_by(Options::default(), Terms::Lease(swaps)).await;
+        tokio::spawn(leadership::follow(leadership, race.fencing(), to_swap, bed.desk.clone()));
+        let (stop, stopped) = watch::channel(false);
+        Self { bed, stop, race: tokio::spawn(race.run(stopped)) }
+    }
+}
+
+#[tokio::test]
+async fn when_the_active_broker_ends_the_other_one_takes_a_later_term_and_goes_on() {
+    let lease = Lease::default();
+    let api_server = lease.serve();
+    let first = Racer::start(&api_server, "first").await;
+    first.bed.until_active().await;
+    let second = Racer::start(&api_server, "second").await;
+    assert_eq!(
+        (lease.term().as_deref(), lease.field("/spec/holderIdentity").as_deref()),
+        (Some("1"), Some("first"))
+    );
+    let mut client = first.bed.client("n1").await;
+    let ticket = client.want(want(1, 10)).await;
+    assert!(!second.bed.desk.is_in_office());
+
+    let Racer { bed, stop, race } = first;
+    bed.stop().await;
+    stop.send_replace(true);
+    race.await.unwrap();
+    second.bed.until_active().await;
+    assert_eq!(
+        (lease.term().as_deref(), lease.field("/spec/holderIdentity").as_deref()),
+        (Some("2"), Some("second"))
+    );
+    let mut client = second.bed.client("n1").await;
+    let shown = fpga_pool_api::client::Want { ticket: Some(ticket), ..want(1, 10) };
+    assert_eq!(client.want(shown).await.ticket, ticket.ticket);
+    let mut manager = second.bed.manager_with("", "n1", vec![SlotStatus::Free]).await;
+    manager.prepared().await;
+    client.offered().await;
+}
+
+#[tokio::test]
+async fn a_term_is_replaced_only_by_the_holder_and_only_if_it_is_the_expected_one() {
+    let lease = Lease::default();
+    let api_server = lease.serve();
+    let config = kube::Config::new(format!("http://{}", api_server.address()).parse().unwrap());
+    let client = kube::Client::try_from(config).unwrap();
+    let timing = Timing::of(Duration::from_secs(3));
+    let (mut race, mut leadership) = Election::new(client.clone(), "test", LEASE, "me".to_owned(), timing);
+    let fencing = race.fencing();
+    let (mut other, _) = Election::new(client, "test", LEASE, "other".to_owned(), timing);
+    let of_other = other.fencing();
+    let (_stop, stopped) = watch::channel(false);
+    tokio::spawn(race.run(stopped.clone()));
+    let won = async {
+        while !leadership.is_held() {
+            leadership.changed().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), won).await.unwrap();
+    tokio::spawn(other.run(stopped));
+    assert_eq!(fencing.read().await.unwrap(), 0);
+    fencing.replace(0, 5).await.unwrap();
+    assert!(matches!(fencing.replace(0, 6).await, Err(FencingError::Other { found: 5 })));
+    assert!(matches!(of_other.replace(5, 6).await, Err(FencingError::NotHeld)));
+    assert_eq!(lease.term().as_deref(), Some("5"));
+}
