@@ -1,0 +1,323 @@
+//! The thread of a pool: it has the stream of the broker, the state machine of each job, and their timers.
+//!
+//! Everything that happens comes as an [`Input`] through one channel: what handles of jobs want, what the broker says,
+//! and what the threads of slots report. [`Engine::take`] passes it to the job's machine ([`fpga_pool_leases`]) and carries
+//! out what the machine decides.
+
+mod entry;
+mod link;
+mod thread;
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::slot::{self, LeasedSlot, Report, SlotEnd, SlotEvent};
+use crate::step::Step;
+use entry::Entry;
+use fpga_client::LeasedSession;
+use fpga_core::bitstream::Digest;
+use fpga_core::units::MonotonicTime;
+use fpga_pool_api::client::{FromClient, Offer, ToClient};
+use fpga_pool_api::v1;
+use fpga_pool_leases::client::{Action, Event};
+use fpga_pool_leases::ids::{ConnectionId, JobUuid, LeaseId};
+use fpga_pool_leases::lease::Endpoint;
+use fpga_pool_leases::messages::{ClientToManager, ManagerToClient};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use tokio::sync::mpsc::UnboundedSender;
+
+pub(crate) use entry::{Granted, NewJob};
+pub(crate) use thread::Handle;
+
+/// What happens to an engine.
+pub(crate) enum Input {
+    /// A job begins.
+    Open(Box<NewJob>),
+    /// A job has one more step.
+    Submit(JobUuid, Step),
+    /// A job gets no more steps.
+    Finish(JobUuid),
+    /// A job is given up.
+    Cancel(JobUuid),
+    /// A stream to a broker is open; what is put into the channel is sent.
+    BrokerConnected(ConnectionId, UnboundedSender<v1::FromClient>),
+    /// The broker's word.
+    Broker(ConnectionId, ToClient),
+    /// A stream has ended, or none could be opened, for this reason.
+    BrokerClosed(ConnectionId, String),
+    /// What the threads of a lease report.
+    Slot(LeaseId, SlotEvent),
+    /// Nobody has the pool any more.
+    Stop,
+}
+
+/// The state of a pool's thread.
+pub(crate) struct Engine {
+    config: Config,
+    inputs: UnboundedSender<Input>,
+    jobs: HashMap<JobUuid, Entry>,
+    slots: HashMap<LeaseId, SlotUse>,
+    broker: Option<(ConnectionId, UnboundedSender<v1::FromClient>)>,
+    /// Where and what the latest offers are: the jobs' machines know only the leases.
+    offers: HashMap<LeaseId, Offered>,
+}
+
+/// What an offer says beyond the lease.
+struct Offered {
+    node: Arc<str>,
+    digest: Digest,
+}
+
+/// A lease whose threads run.
+struct SlotUse {
+    job: JobUuid,
+    /// `None` after the job has no use for the lease any more.
+    steps: Option<Sender<Step>>,
+    session: Option<Arc<LeasedSession>>,
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config, inputs: UnboundedSender<Input>) -> Self {
+        let (jobs, slots, offers) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { config, inputs, jobs, slots, broker: None, offers }
+    }
+
+    /// The next moment at which [`Self::tick`] has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<MonotonicTime> {
+        self.jobs.values().filter_map(|entry| entry.machine.next_deadline()).min()
+    }
+
+    /// Lets timers fire.
+    pub(crate) fn tick(&mut self, now: MonotonicTime) {
+        let due = |entry: &Entry| entry.machine.next_deadline().is_some_and(|at| at <= now);
+        let due: Vec<JobUuid> =
+            self.jobs.iter().filter(|(_, entry)| due(entry)).map(|(job, _)| *job).collect();
+        for job in due {
+            let actions = self.jobs.get_mut(&job).map(|entry| entry.machine.tick(now));
+            self.carry_out(job, actions.unwrap_or_default());
+        }
+    }
+
+    /// Tells the machines that the managers of all open sessions live. The sessions themselves notice a silent manager, by
+    /// pings, and end.
+    pub(crate) fn managers_live(&mut self, now: MonotonicTime) {
+        let open = self.slots.iter().filter(|(_, slot)| slot.session.is_some());
+        let open: Vec<(LeaseId, JobUuid)> = open.map(|(lease, slot)| (*lease, slot.job)).collect();
+        for (lease, job) in open {
+            self.tell(job, Event::ManagerAlive(lease), now);
+        }
+    }
+
+    /// Takes one input. Returns false at the end.
+    pub(crate) fn take(&mut self, input: Input, now: MonotonicTime) -> bool {
+        match input {
+            Input::Open(new) => {
+                let (job, mut entry) = Entry::new(*new);
+                let connected = self.broker.as_ref().map(|(connection, _)| *connection);
+                let actions = connected.map(|it| entry.machine.handle(Event::BrokerConnected(it), now));
+                self.jobs.insert(job, entry);
+                self.carry_out(job, actions.unwrap_or_default());
+            }
+            Input::Submit(job, step) => {
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    let (number, bytes) = (step.number, step.input_bytes);
+                    entry.keep(step);
+                    self.tell(job, Event::Submit { step: number, bytes }, now);
+                }
+            }
+            Input::Finish(job) => self.tell(job, Event::Finish, now),
+            Input::Cancel(job) => self.tell(job, Event::Cancel, now),
+            Input::BrokerConnected(connection, sender) => {
+                self.broker = Some((connection, sender));
+                self.tell_all(|| Event::BrokerConnected(connection), now);
+            }
+            Input::Broker(connection, message) => self.broker(connection, message, now),
+            Input::BrokerClosed(connection, why) => {
+                if self.broker.as_ref().is_some_and(|(its, _)| *its == connection) {
+                    self.broker = None;
+                }
+                self.offers.clear();
+                for entry in self.jobs.values_mut() {
+                    entry.waits(format!("no broker of the pool answers: {why}"));
+                }
+                self.tell_all(|| Event::BrokerClosed(connection), now);
+            }
+            Input::Slot(lease, event) => self.slot(lease, event, now),
+            Input::Stop => return false,
+        }
+        true
+    }
+
+    fn broker(&mut self, connection: ConnectionId, message: ToClient, now: MonotonicTime) {
+        let job = match &message {
+            ToClient::Ticket(sealed) => sealed.ticket.job,
+            ToClient::Offer(Offer { job, .. }) => *job,
+            ToClient::Cancelled(cancelled) => cancelled.job,
+            ToClient::Waits(waits) => waits.job,
+        };
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            // A job that was given up: the broker has heard of it, or will. Its slot is declined.
+            if let ToClient::Offer(offer) = message {
+                self.decline(job, &offer);
+            }
+            return;
+        };
+        match &message {
+            ToClient::Ticket(sealed) => entry.has_ticket(sealed),
+            ToClient::Offer(Offer { lease, node, digest, .. }) => {
+                self.offers.insert(*lease, Offered { node: Arc::clone(node), digest: *digest });
+            }
+            ToClient::Cancelled(cancelled) => entry.refused(cancelled),
+            ToClient::Waits(waits) => entry.waits_in_queue(waits),
+        }
+        if let Some(message) = message.message() {
+            self.tell(job, Event::Broker(connection, message), now);
+        } else {
+            entry.show();
+        }
+        self.fail_if_wrong(job, now);
+    }
+
+    fn slot(&mut self, lease: LeaseId, event: SlotEvent, now: MonotonicTime) {
+        let Some(slot) = self.slots.get_mut(&lease) else { return };
+        let job = slot.job;
+        match event {
+            SlotEvent::Opened(session) if slot.steps.is_none() => session.close(),
+            SlotEvent::Opened(session) => {
+                slot.session = Some(session);
+                self.tell(job, Event::Manager(lease, ManagerToClient::Attached { lease }), now);
+            }
+            SlotEvent::Yield => self.tell(job, Event::Manager(lease, ManagerToClient::Yield { lease }), now),
+            SlotEvent::Done(done) => {
+                let step = done.step;
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    entry.done(done);
+                }
+                self.tell(job, Event::Manager(lease, ManagerToClient::StepDone { lease, step }), now);
+            }
+            SlotEvent::Ended(end) => {
+                let event = match &end {
+                    SlotEnd::Gone => Event::Manager(lease, ManagerToClient::Gone { lease }),
+                    SlotEnd::Lost(_) | SlotEnd::Failed(_) => Event::ManagerClosed(lease),
+                };
+                let was_used = slot.steps.is_some();
+                self.slots.remove(&lease);
+                if let Some(entry) = self.jobs.get_mut(&job).filter(|_| was_used) {
+                    entry.lost_slot(&end);
+                }
+                self.tell(job, event, now);
+                self.fail_if_wrong(job, now);
+            }
+        }
+    }
+
+    /// Ends a job for which something was found that no other slot can mend.
+    fn fail_if_wrong(&mut self, job: JobUuid, now: MonotonicTime) {
+        if self.jobs.get(&job).is_some_and(Entry::is_wrong) {
+            self.tell(job, Event::Cancel, now);
+        }
+    }
+
+    fn tell(&mut self, job: JobUuid, event: Event, now: MonotonicTime) {
+        let actions = self.jobs.get_mut(&job).map(|entry| entry.machine.handle(event, now));
+        self.carry_out(job, actions.unwrap_or_default());
+    }
+
+    fn tell_all(&mut self, event: impl Fn() -> Event, now: MonotonicTime) {
+        let jobs: Vec<JobUuid> = self.jobs.keys().copied().collect();
+        for job in jobs {
+            self.tell(job, event(), now);
+        }
+    }
+
+    fn carry_out(&mut self, job: JobUuid, actions: Vec<Action>) {
+        for action in actions {
+            let Some(entry) = self.jobs.get_mut(&job) else { return };
+            match action {
+                Action::ToBroker(message) => {
+                    let message = FromClient::encode(message, entry.ticket_code());
+                    if let Some((_, sender)) = &self.broker {
+                        // The end of the stream comes as an input of its own.
+                        let _ = sender.send(message);
+                    }
+                }
+                Action::Attach { lease, endpoint } => self.attach(job, lease, &endpoint),
+                Action::Decline { lease, endpoint } => {
+                    if let Some(Offered { node, digest }) = self.offers.remove(&lease) {
+                        self.decline(job, &Offer { job, lease, endpoint, node, digest });
+                    }
+                }
+                Action::ToManager(lease, ClientToManager::Step { step, .. }) => {
+                    let slot = self.slots.get(&lease).and_then(|slot| slot.steps.as_ref());
+                    if let (Some(steps), Some(step)) = (slot, entry.step(step)) {
+                        // The end of the slot's threads comes as an input of its own.
+                        let _ = steps.send(step);
+                    }
+                }
+                // The end of the session releases the lease; the handshake attaches.
+                Action::ToManager(_, ClientToManager::Release { .. } | ClientToManager::Attach { .. }) => {}
+                Action::CloseManager(lease) => self.close(lease),
+                Action::Deliver(step) => entry.deliver(step),
+                Action::Ended(end) => {
+                    if let Some(entry) = self.jobs.remove(&job) {
+                        entry.ended(end);
+                    }
+                    return;
+                }
+            }
+        }
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.show();
+        }
+    }
+
+    fn attach(&mut self, job: JobUuid, lease: LeaseId, endpoint: &Endpoint) {
+        let offered = self.offers.remove(&lease);
+        let (Some(entry), Some(Offered { node, digest })) = (self.jobs.get_mut(&job), offered) else {
+            return;
+        };
+        let (steps, for_slot) = std::sync::mpsc::channel();
+        let work = entry.work(digest);
+        self.slots.insert(lease, SlotUse { job, steps: Some(steps), session: None });
+        self.start(lease, endpoint, &node, LeasedSlot { work, steps: for_slot });
+    }
+
+    /// Takes a slot and gives it up at once, so that its manager need not wait for this client.
+    fn decline(&mut self, job: JobUuid, offer: &Offer) {
+        let (_, for_slot) = std::sync::mpsc::channel();
+        self.slots.insert(offer.lease, SlotUse { job, steps: None, session: None });
+        self.start(offer.lease, &offer.endpoint, &offer.node, LeasedSlot { work: None, steps: for_slot });
+    }
+
+    fn start(&mut self, lease: LeaseId, endpoint: &Endpoint, node: &str, slot: LeasedSlot) {
+        let is_local = self.config.node.as_deref() == Some(node);
+        let inputs = self.inputs.clone();
+        let report: Report = Arc::new(move |event| {
+            // After the engine's end nobody listens.
+            let _ = inputs.send(Input::Slot(lease, event));
+        });
+        slot::start(lease, slot::addresses(endpoint, is_local), slot, &report);
+    }
+
+    fn close(&mut self, lease: LeaseId) {
+        // Threads that still open the session report it, and the session is closed then.
+        if let Some(slot) = self.slots.get_mut(&lease) {
+            slot.steps = None;
+            if let Some(session) = slot.session.take() {
+                session.close();
+            }
+        }
+    }
+
+    /// Ends all jobs.
+    pub(crate) fn stop(&mut self, now: MonotonicTime) {
+        self.tell_all(|| Event::Cancel, now);
+        self.broker = None;
+    }
+}
+
+/// The error of a call whose engine has ended.
+pub(crate) fn ended() -> Error {
+    Error::Cancelled
+}

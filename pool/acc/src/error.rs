@@ -1,0 +1,80 @@
+//! What can go wrong with a job.
+
+use fpga_accelerators::{ArgumentError, StreamError};
+use fpga_pool_leases::messages::CancelCause;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The reason why a call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The configuration can't be used.
+    #[error("{0}")]
+    Config(String),
+    /// The library's thread can't be started.
+    #[error("the library's thread can't be started: {0}")]
+    Thread(Arc<io::Error>),
+    /// The input of a run is longer than the job's buffer, or than what is left of the workload (`ACC_E_SIZE`).
+    #[error("the input has {given} bytes, and the job takes {most} in this run; give less, or use a stream")]
+    Size {
+        /// Bytes of the input.
+        given: u64,
+        /// Maximum number of bytes.
+        most: u64,
+    },
+    /// A piece before the last one does not end between two blocks.
+    #[error("the input has {given} bytes, and more follow; give a multiple of {block}")]
+    Block {
+        /// Bytes of the input.
+        given: u64,
+        /// Bytes of a block.
+        block: u32,
+    },
+    /// The accelerator does not take a stream of this length.
+    #[error(transparent)]
+    Length(#[from] StreamError),
+    /// An argument of the accelerator is missing or wrong.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    /// Nobody has said what the accelerator takes and gives.
+    #[error("the interface of the accelerator {0:?} is unknown; look at its name with `fpga-acc list`")]
+    UnknownAccelerator(String),
+    /// The broker gives the job no slot.
+    #[error("{message}")]
+    Refused {
+        /// The reason.
+        why: CancelCause,
+        /// The reason and what to do, for people.
+        message: String,
+    },
+    /// A step was under way when its slot was lost, and the accelerator is not one whose steps may run again.
+    #[error("a slot was lost in the middle of a step that must not run twice")]
+    Lost,
+    /// The accelerator failed several times in a row.
+    #[error("the accelerator failed {times} times in a row, on the last board with: {why}")]
+    Failed {
+        /// Number of attempts.
+        times: u32,
+        /// The last failure.
+        why: String,
+    },
+    /// The wait was longer than its limit.
+    #[error("nothing came within {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// The job was cancelled, or a call of it was given up before its end.
+    #[error("the job was cancelled")]
+    Cancelled,
+    /// The whole workload is done.
+    #[error("the job's workload is done; open another job for more")]
+    Done,
+    /// The job belongs to the process from which this one was forked.
+    #[error("the pool was opened before a fork; open it again in the child")]
+    Forked,
+    /// The input can't be read.
+    #[error("the input can't be read: {0}")]
+    Read(Arc<io::Error>),
+    /// The output can't be written.
+    #[error("the output can't be written: {0}")]
+    Write(Arc<io::Error>),
+}
