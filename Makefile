@@ -151,6 +151,11 @@ b11: setup control-plane ## BlastFunction's test: five functions share three mod
 	cargo build --release $(foreach package,$(filter-out fpga-endpoint-picker,$(DEMO)),-p $(package))
 	target/release/fpga-bench b11 $(B11)
 
+.PHONY: moves
+moves: setup control-plane ## Cold starts with the registry's moves off and on, live with modelled boards and in fpga-sim (8 minutes; MOVES="--dry-run")
+	cargo build --release $(foreach package,$(filter-out fpga-endpoint-picker,$(DEMO)) fpga-registry,-p $(package))
+	target/release/fpga-bench moves $(MOVES)
+
 .PHONY: picker-load
 picker-load: control-plane envoy ## 500,000 requests through Envoy and the picker, clients and picker killed: counts are exact (PICKER_LOAD_REQUESTS, PICKER_LOAD_SEED)
 	cargo build --release -p fpga-endpoint-picker -p fpga-tests

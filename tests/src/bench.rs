@@ -7,6 +7,8 @@ pub mod fake_api;
 mod freshness;
 mod live_model;
 mod load;
+mod modelled;
+mod moves;
 mod opencl;
 mod ready;
 mod report;
@@ -35,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   fpga-bench throughput --pods 1500
   fpga-bench live-model --seconds 180
   fpga-bench b11 --loads high
+  fpga-bench moves --seconds 150
   fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
 
 /// Measures kube-fpga, or another extender.
@@ -59,6 +62,7 @@ enum Command {
     Ready(ready::Args),
     LiveModel(live_model::Args),
     B11(b11::Args),
+    Moves(moves::Args),
 }
 
 /// Serves an extender that keeps all nodes and scores them all 0, as a reference.
@@ -101,6 +105,7 @@ impl Args {
                 Command::Ready(args) => args.run().await,
                 Command::LiveModel(args) => args.run().await,
                 Command::B11(args) => args.run().await,
+                Command::Moves(args) => args.run().await,
             }
         })
     }

@@ -12,21 +12,19 @@ mod plan;
 mod report;
 mod simulation;
 
-use crate::testbed::artifacts;
-use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use super::modelled::{Boards, Late, Site, of_managers};
+use crate::testbed::cluster::Cluster;
 use anyhow::{Context as _, Result, ensure};
 use front_door::FrontDoor;
 use functions::Functions;
 use plan::Plan;
-use report::{Comparison, Late, Totals};
+use report::{Comparison, Totals};
 use simulation::Turns;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time of a work item on the modelled boards. Times of requests are multiples of it.
-const ITEM: Duration = Duration::from_micros(100);
 /// Time until the first request may be sent.
 const SOON: Duration = Duration::from_millis(200);
 
@@ -132,12 +130,10 @@ impl Args {
             }
             return Ok(());
         }
-        let runtime = Runtime::from_env()?;
-        let programs = artifacts::functions()?;
-        let bitstreams = artifacts::hold_bitstreams(runtime, self.functions)?;
+        let site = Site::build(self.functions)?;
         let mut csv = String::new();
         for routing in &self.routing {
-            let comparison = self.compare(*routing, &plan, runtime, &programs, &bitstreams).await?;
+            let comparison = self.compare(*routing, &plan, &site).await?;
             println!("\n{comparison}");
             csv.push_str(&comparison.csv());
         }
@@ -148,31 +144,20 @@ impl Args {
     }
 
     /// Plays the plan once, in a cluster whose boards are empty.
-    async fn compare(
-        &self,
-        routing: Routing,
-        plan: &Plan,
-        runtime: Runtime,
-        programs: &Path,
-        bitstreams: &Path,
-    ) -> Result<Comparison> {
-        let folder = tempfile::tempdir().context("can't make a temporary folder")?;
-        let model = self.write_model(folder.path())?;
-        eprintln!("starting {} nodes with modelled boards", self.nodes);
-        let cluster = self.start(runtime, bitstreams, &model).await?;
+    async fn compare(&self, routing: Routing, plan: &Plan, site: &Site) -> Result<Comparison> {
+        let cluster = site.start(&self.boards()).await?;
         eprintln!("deploying {} functions with {} replicas each", self.functions, self.replicas);
-        let functions =
-            Functions::deploy(&cluster, plan, self.replicas, runtime, programs, bitstreams).await?;
+        let functions = Functions::deploy(&cluster, plan, self.replicas, site).await?;
         let door = FrontDoor::open(&cluster, &functions, routing).await?;
         eprintln!("playing {} requests in {} s, {routing}", plan.requests.len(), self.seconds);
         let start = Instant::now() + SOON;
         let (live, warm) = tokio::try_join!(client::play(plan, start, &functions, &door), async {
             tokio::time::sleep_until(start + self.warm_up()).await;
-            of_managers(&cluster).await
+            figures(&cluster).await
         })?;
         door.check_running()?;
         cluster.check_running()?;
-        let (totals, late) = of_managers(&cluster).await?;
+        let (totals, late) = figures(&cluster).await?;
         let (totals, late) = (totals - warm.0, late - warm.1);
         let (placed, turns) = match routing {
             Routing::InTurn => (simulation::in_order_of_turns(&live, functions.placed()), Turns::Live),
@@ -205,51 +190,21 @@ impl Args {
         Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
     }
 
-    fn write_model(&self, folder: &Path) -> Result<PathBuf> {
-        let path = folder.join("board.toml");
-        let text = format!(
-            "board = \"a board of fpga-bench live-model\"\nreconfiguration = \"{}us\"\n\n\
-             [[kernel]]\nname = \"hold\"\nitems_per_second = {:.1}\n",
-            self.reconfiguration().as_micros(),
-            1.0 / ITEM.as_secs_f64(),
-        );
-        std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
-        Ok(path)
-    }
-
-    async fn start(&self, runtime: Runtime, bitstreams: &Path, model: &Path) -> Result<Cluster> {
-        let board = |index: u8| BoardSpec {
+    fn boards(&self) -> Boards {
+        Boards {
+            nodes: self.nodes.into(),
             slots: self.slots,
-            bitstreams: Some(bitstreams.to_owned()),
-            device_manager_args: vec!["--model".to_owned(), model.display().to_string()],
-            ..BoardSpec::new(&node_name(index.into()), Some(runtime))
-        };
-        Cluster::start(ClusterSpec {
-            boards: (0..self.nodes).map(board).collect(),
-            weights: "0.5-2-2-1".to_owned(),
-            node_cache: NodeCache::Capable,
-            extender_away: ExtenderAway::Wait,
-            extender_args: Vec::new(),
-        })
-        .await
+            reconfiguration: self.reconfiguration(),
+            collector_args: &[],
+        }
     }
-}
-
-fn node_name(index: u32) -> String {
-    format!("board-{index}")
 }
 
 /// The figures of all device managers.
-async fn of_managers(cluster: &Cluster) -> Result<(Totals, Late)> {
-    let (mut totals, mut late) = (Totals::default(), Late::default());
-    for board in &cluster.boards {
-        let metrics = cluster.http().get(&board.manager_metrics_url()).await?;
-        let metric = |name: &str| metrics.metric(&format!("fpga_device_manager_{name}"));
-        totals.cold += metric("reconfigurations_total");
-        totals.wait_seconds += metric("tenant_queue_seconds_total");
-        late.late += metric("modelled_commands_late_total");
-        late.all += metric("modelled_commands_total");
-        late.unknown += metric("modelled_kernels_unknown_total");
-    }
-    Ok((totals, late))
+async fn figures(cluster: &Cluster) -> Result<(Totals, Late)> {
+    let totals = Totals {
+        cold: of_managers(cluster, "reconfigurations_total").await?,
+        wait_seconds: of_managers(cluster, "tenant_queue_seconds_total").await?,
+    };
+    Ok((totals, Late::read(cluster).await?))
 }

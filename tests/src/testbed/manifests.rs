@@ -45,13 +45,29 @@ pub async fn apply(plane: &ControlPlane, values: &str) -> Result<String> {
 /// # Errors
 /// There are none, or the API server refuses one.
 pub async fn apply_kinds(plane: &ControlPlane, values: &str, kinds: &[&str]) -> Result<String> {
+    apply_where(plane, values, |kind, _| kinds.contains(&kind)).await
+}
+
+/// Applies the objects among the rendered manifests whose kind and name `is_wanted` takes.
+///
+/// # Errors
+/// There are none, or the API server refuses one.
+pub async fn apply_where(
+    plane: &ControlPlane,
+    values: &str,
+    is_wanted: impl Fn(&str, &str) -> bool,
+) -> Result<String> {
     let text = std::fs::read_to_string(rendered(values))?;
+    let field = |object: &str, prefix: &str| -> Option<String> {
+        object.lines().find_map(|line| line.strip_prefix(prefix).map(str::to_owned))
+    };
     let is_wanted = |object: &&str| {
-        object.lines().any(|line| line.strip_prefix("kind: ").is_some_and(|kind| kinds.contains(&kind)))
+        let kind_and_name = field(object, "kind: ").zip(field(object, "  name: "));
+        kind_and_name.is_some_and(|(kind, name)| is_wanted(&kind, &name))
     };
     let wanted: Vec<&str> = text.split("\n---\n").filter(is_wanted).collect();
-    ensure!(!wanted.is_empty(), "manifests/rendered/{values}.yaml has none of {kinds:?}");
-    let file = plane.run_dir().path().join(format!("{}.yaml", kinds.join("-")));
+    ensure!(!wanted.is_empty(), "manifests/rendered/{values}.yaml has none of them");
+    let file = plane.run_dir().path().join("applied.yaml");
     std::fs::write(&file, wanted.join("\n---\n"))?;
     let file = file.to_str().context("the run's path is not UTF-8")?;
     kubectl(plane, &["apply", "--server-side", "--validate=strict", "-f", file]).await

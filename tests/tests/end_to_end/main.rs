@@ -26,6 +26,7 @@ mod herd;
 mod hostile_callers;
 mod manifests;
 mod measured;
+mod moves;
 mod opencl_programs;
 mod operators;
 mod other_c_libraries;

@@ -2,8 +2,9 @@
 
 use super::client::{Answered, Client, Requests};
 use super::paper::{self, Load, UseCase};
-use super::report::{Late, Row};
+use super::report::Row;
 use super::{Arm, Site};
+use crate::bench::modelled::{Late, of_managers};
 use crate::bench::report::Sorted;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache};
 use crate::testbed::invoke::{Case, FUNCTION_PORT};
@@ -34,7 +35,7 @@ struct Placed {
 }
 
 /// The device managers' counters, summed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Counters {
     slot_seconds: f64,
     late: Late,
@@ -191,16 +192,8 @@ impl Group {
 
 impl Counters {
     async fn read(cluster: &Cluster) -> Result<Self> {
-        let mut sums = Self::default();
-        for board in &cluster.boards {
-            let metrics = cluster.http().get(&board.manager_metrics_url()).await?;
-            let metric = |name: &str| metrics.metric(&format!("fpga_device_manager_{name}"));
-            sums.slot_seconds += metric("slot_seconds_total");
-            sums.late.late += metric("modelled_commands_late_total");
-            sums.late.all += metric("modelled_commands_total");
-            sums.late.unknown += metric("modelled_kernels_unknown_total");
-        }
-        Ok(sums)
+        let slot_seconds = of_managers(cluster, "slot_seconds_total").await?;
+        Ok(Self { slot_seconds, late: Late::read(cluster).await? })
     }
 }
 

@@ -2,15 +2,13 @@
 
 use super::Arm;
 use super::paper::{Load, Published, UseCase};
+use crate::bench::modelled::Late;
 use crate::bench::report::Sorted;
 use std::fmt;
-use std::ops::Sub;
 use std::time::Duration;
 
 /// Share of what the boards admit that is to be processed at high load, where boards are shared.
 const GOAL_ADMITTED: f64 = 0.98;
-/// Part of late commands above which a measurement shows nothing: the machine is too slow for it.
-const VOID: f64 = 0.01;
 
 /// A measured load.
 #[derive(Debug)]
@@ -30,15 +28,6 @@ pub(super) struct Row {
     /// Utilisation of all boards in percent: 300 if all are in use all the time.
     pub utilisation: f64,
     pub late: Late,
-}
-
-/// Commands that ended later than the model has it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Late {
-    pub late: f64,
-    pub all: f64,
-    /// Launches of kernels without a modelled time.
-    pub unknown: f64,
 }
 
 /// The results of one accelerator.
@@ -63,10 +52,6 @@ impl Row {
     /// The boards of the functions, as letters.
     fn placement(&self) -> String {
         self.boards.iter().map(|board| ["A", "B", "C"].get(*board).copied().unwrap_or("?")).collect()
-    }
-
-    fn is_void(&self) -> bool {
-        self.late.late > VOID * self.late.all || self.late.unknown > 0.0
     }
 
     /// The share of what the boards admit that was processed.
@@ -122,13 +107,11 @@ impl fmt::Display for Tables {
             }
         }
         writeln!(f)?;
-        for row in self.rows.iter().filter(|row| row.is_void()) {
-            let Late { late, all, unknown } = row.late;
+        for row in self.rows.iter().filter(|row| row.late.is_void()) {
             writeln!(
                 f,
-                "VOID: {}, {} load: {late} of {all} commands ended later than modelled, {unknown} kernels without a model. \
-                 This machine is too slow for it now.",
-                row.arm, row.load
+                "VOID: {}, {} load: {}. This machine is too slow for it now.",
+                row.arm, row.load, row.late
             )?;
         }
         self.ratios(f)?;
@@ -172,17 +155,5 @@ impl Tables {
             )?;
         }
         Ok(())
-    }
-}
-
-impl Sub for Late {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        Self {
-            late: self.late - other.late,
-            all: self.all - other.all,
-            unknown: self.unknown - other.unknown,
-        }
     }
 }

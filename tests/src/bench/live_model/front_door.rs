@@ -1,8 +1,8 @@
 //! What stands before the functions: an Envoy, with or without an endpoint picker.
 
 use super::Routing;
-use super::functions::{Functions, Replica, bitstream, name};
-use super::node_name;
+use super::functions::{Functions, Replica};
+use crate::bench::modelled::{bitstream, name, node_name};
 use crate::testbed::cluster::Cluster;
 use crate::testbed::envoy::{EnvoySpec, Upstream};
 use crate::testbed::function_service::{self, FunctionEndpoint};

@@ -1,11 +1,11 @@
 //! The functions in the cluster: a Deployment of `hold` for each, with a bitstream of its own.
 
-use super::node_name;
 use super::plan::Plan;
-use crate::testbed::cluster::{Cluster, Runtime};
+use crate::bench::modelled::{Site, name, node_name, of_managers};
+use crate::testbed::cluster::Cluster;
 use crate::testbed::invoke::FUNCTION_PORT;
+use crate::testbed::restricted::is_ready;
 use crate::testbed::wait;
-use crate::testbed::workload::Workload;
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -13,7 +13,6 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 /// Longest time until all functions are ready.
@@ -41,30 +40,13 @@ pub(super) struct Replica {
 impl Functions {
     /// Deploys the functions, each replica on another node, and waits until they serve as many requests at a time as
     /// the plan needs. Each worker has launched its kernel once by then.
-    pub async fn deploy(
-        cluster: &Cluster,
-        plan: &Plan,
-        replicas: u8,
-        runtime: Runtime,
-        programs: &Path,
-        bitstreams: &Path,
-    ) -> Result<Self> {
+    pub async fn deploy(cluster: &Cluster, plan: &Plan, replicas: u8, site: &Site) -> Result<Self> {
         let deployments: Api<Deployment> = Api::default_namespaced(cluster.plane().client().clone());
         let mut sessions = 0;
         for function in 0..plan.peaks.len() {
             let workers = plan.workers(function, replicas);
             sessions += workers * usize::from(replicas);
-            let bitstream = bitstream(function);
-            let workload =
-                Workload::accelerated(&name(function), [programs.join("hold").display().to_string()])
-                    .requires("fpga-vendor", runtime.vendor())
-                    .bitstreams(&bitstream)
-                    .env("BITSTREAM", bitstreams.join(format!("{bitstream}.bitstream")).display().to_string())
-                    .env("PORT", FUNCTION_PORT.to_string())
-                    .env("OCL_PROFILE", "1")
-                    .env("WORKERS", workers.to_string())
-                    .port(FUNCTION_PORT);
-            let mut deployment = workload.deployment(replicas.into());
+            let mut deployment = site.function(function, workers).deployment(replicas.into());
             deployment["spec"]["template"]["spec"]["affinity"] = json!({"podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [{
                     "topologyKey": "kubernetes.io/hostname",
@@ -81,11 +63,7 @@ impl Functions {
         })
         .await?;
         wait::until("all workers to have served their first request", DEPLOY, async || {
-            let mut served = 0.0;
-            for board in &cluster.boards {
-                let metrics = cluster.http().get(&board.manager_metrics_url()).await?;
-                served += metrics.metric("fpga_device_manager_modelled_commands_total");
-            }
+            let served = of_managers(cluster, "modelled_commands_total").await?;
             Ok((served > sessions as f64 * COMMANDS - 0.5).then_some(()))
         })
         .await?;
@@ -98,23 +76,12 @@ impl Functions {
     }
 }
 
-/// Name of the bitstream of a function.
-pub(super) fn bitstream(function: usize) -> String {
-    format!("hold-{function}")
-}
-
-/// Name of a function.
-pub(super) fn name(function: usize) -> String {
-    format!("function-{function}")
-}
-
 /// The ready replicas of each function in the order of their nodes; `None` if some are missing.
 fn ready(pods: &[Pod], functions: usize, replicas: u8) -> Option<Vec<Vec<Replica>>> {
     let mut found: Vec<Vec<Replica>> = vec![Vec::new(); functions];
     for pod in pods {
         let status = pod.status.as_ref()?;
-        let conditions = status.conditions.as_deref().unwrap_or_default();
-        if !conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+        if !is_ready(pod) {
             return None;
         }
         let function: usize = pod.labels().get("app")?.strip_prefix("function-")?.parse().ok()?;

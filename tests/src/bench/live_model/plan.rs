@@ -1,6 +1,7 @@
 //! The requests of a run: an hour of a trace, compressed in time.
 
-use super::{Args, ITEM};
+use super::Args;
+use crate::bench::modelled::ITEM;
 use anyhow::{Result, ensure};
 use fpga_sim::trace::{Origin, Request, Trace};
 use std::collections::HashMap;

@@ -2,6 +2,7 @@
 
 use super::Routing;
 use super::plan::Planned;
+use crate::bench::modelled::Late;
 use crate::bench::report::Sorted;
 use std::fmt::{self, Write as _};
 use std::ops::Sub;
@@ -11,9 +12,6 @@ use std::time::Duration;
 const AGREES: f64 = 0.1;
 /// Mean waits agree, too, if they differ by no more than this: a machine's timers are not more exact.
 const AGREES_WAIT: Duration = Duration::from_millis(1);
-
-/// Part of late commands above which a run shows nothing: the machine is too slow for it.
-const VOID: f64 = 0.01;
 
 /// A request that was served.
 #[derive(Debug, Clone, Copy)]
@@ -43,27 +41,6 @@ impl Sub for Totals {
 
     fn sub(self, before: Self) -> Self {
         Self { cold: self.cold - before.cold, wait_seconds: self.wait_seconds - before.wait_seconds }
-    }
-}
-
-/// Commands that ended later than the model has it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Late {
-    pub late: f64,
-    pub all: f64,
-    /// Launches of kernels without a modelled time.
-    pub unknown: f64,
-}
-
-impl Sub for Late {
-    type Output = Self;
-
-    fn sub(self, before: Self) -> Self {
-        Self {
-            late: self.late - before.late,
-            all: self.all - before.all,
-            unknown: self.unknown - before.unknown,
-        }
     }
 }
 
@@ -188,12 +165,8 @@ impl fmt::Display for Comparison {
             overhead(&self.live.0).told(),
             self.way.as_secs_f64() * 1e3
         )?;
-        let Late { late, all, unknown } = self.late;
-        writeln!(
-            f,
-            "Commands that ended later than modelled: {late} of {all}; kernels without a model: {unknown}."
-        )?;
-        if late > VOID * all || unknown > 0.0 {
+        writeln!(f, "{}.", self.late)?;
+        if self.late.is_void() {
             writeln!(f, "VOID: the machine was too slow for this model. Choose more --seconds.")?;
         }
         write!(

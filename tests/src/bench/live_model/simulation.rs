@@ -3,10 +3,11 @@
 use super::plan::{Plan, Planned, draw};
 use super::report::{Served, Totals};
 use super::{Args, Routing};
+use crate::bench::modelled::simulated;
 use anyhow::{Context as _, Result, ensure};
 use fpga_sim::placement::engine::Engine;
 use fpga_sim::placement::{Scenario, served};
-use fpga_sim::time::{Micros, SimTime};
+use fpga_sim::time::Micros;
 use fpga_sim::trace::{Request, Trace};
 use serde_json::json;
 use std::collections::{HashMap, VecDeque};
@@ -50,6 +51,7 @@ pub(super) fn run(
     way: Duration,
 ) -> Result<(Vec<Served>, Totals)> {
     let scenario = scenario(args, routing, way)?;
+    let request = |planned: &Planned| simulated(planned.at, planned.function, planned.board());
     let requests: Vec<Request> = plan.requests.iter().map(request).collect::<Result<_>>()?;
     let mut trace = Trace::of("live", requests.into_iter());
     let (_, mut served) = Engine::new(&scenario)?.placed(placed)?.run_recorded(&mut trace)?;
@@ -129,17 +131,6 @@ pub(super) fn spread(functions: u32, replicas: u8, nodes: u8) -> Vec<Vec<u32>> {
     (0..functions)
         .map(|function| (0..replicas).map(|turn| (function * replicas + turn) % nodes).collect())
         .collect()
-}
-
-fn request(planned: &Planned) -> Result<Request> {
-    let micros = |duration: Duration| u64::try_from(duration.as_micros()).context("a time is too long");
-    let function = u32::try_from(planned.function)?;
-    Ok(Request {
-        at: SimTime(micros(planned.at)?),
-        duration: Micros(micros(planned.board())?),
-        function,
-        app: function,
-    })
 }
 
 /// The simulated requests in the order of the plan, by function and time of arrival.

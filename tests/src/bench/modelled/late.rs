@@ -1,0 +1,54 @@
+//! Whether device managers keep the times of their models.
+
+use super::of_managers;
+use crate::testbed::cluster::Cluster;
+use anyhow::Result;
+use std::fmt;
+use std::ops::Sub;
+
+/// Part of late commands above which a run shows nothing: the machine is too slow for it.
+const VOID: f64 = 0.01;
+
+/// Commands that ended later than the model has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::bench) struct Late {
+    late: f64,
+    all: f64,
+    /// Launches of kernels without a modelled time.
+    unknown: f64,
+}
+
+impl Late {
+    /// The counts of all device managers.
+    pub async fn read(cluster: &Cluster) -> Result<Self> {
+        Ok(Self {
+            late: of_managers(cluster, "modelled_commands_late_total").await?,
+            all: of_managers(cluster, "modelled_commands_total").await?,
+            unknown: of_managers(cluster, "modelled_kernels_unknown_total").await?,
+        })
+    }
+
+    /// Whether a run shows nothing, since the machine is too slow for the model.
+    pub fn is_void(self) -> bool {
+        self.late > VOID * self.all || self.unknown > 0.0
+    }
+}
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { late, all, unknown } = self;
+        write!(f, "{late} of {all} commands ended later than modelled, {unknown} kernels without a model")
+    }
+}
+
+impl Sub for Late {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            late: self.late - before.late,
+            all: self.all - before.all,
+            unknown: self.unknown - before.unknown,
+        }
+    }
+}
