@@ -22,6 +22,7 @@ pub mod node;
 pub mod observer;
 pub mod oci_registry;
 pub mod picker;
+pub mod pool;
 pub mod process;
 pub mod programs;
 pub mod prometheus;

@@ -58,10 +58,11 @@ impl Job {
             } else if let Some(output) = outputs.pop_front() {
                 let bytes = output.await.unwrap_or_else(|_| Err(ended()))?;
                 writer.write_all(&bytes).await.map_err(written)?;
+                // Whoever reads the output is not to wait for the next piece.
+                writer.flush().await.map_err(written)?;
                 streamed.output_bytes += bytes.len() as u64;
             }
         }
-        writer.flush().await.map_err(written)?;
         used.end();
         Ok(streamed)
     }

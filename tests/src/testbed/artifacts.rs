@@ -5,6 +5,7 @@ use super::cluster::Runtime;
 use super::programs::{built, repository};
 use crate::functions::Function;
 use anyhow::{Context as _, Result, bail};
+use fpga_accelerators::Accelerator;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -68,6 +69,25 @@ pub fn hold_bitstreams(runtime: Runtime, count: u16) -> Result<PathBuf> {
         let bitstream = dir.join(format!("hold-{number}.bitstream"));
         if !is_newer(&bitstream, &source) {
             build_bitstream(runtime, &source, &bitstream, &format!("-DNUMBER={number}"))?;
+        }
+    }
+    Ok(dir)
+}
+
+/// Builds the bitstreams (`NAME.bitstream`) of the accelerators of the pool for a runtime and returns their folder.
+///
+/// # Errors
+/// A build fails.
+pub fn accelerator_bitstreams(runtime: Runtime) -> Result<PathBuf> {
+    let dir = repository().join(format!("build/bitstreams/{runtime}-accelerators"));
+    let _lock = lock()?;
+    std::fs::create_dir_all(&dir).context("can't make the folder for bitstreams")?;
+    for accelerator in Accelerator::ALL {
+        let name = accelerator.name();
+        let source = format!("pool/accelerators/kernels/{}.cl", name.replace('-', "_"));
+        let (source, bitstream) = (repository().join(source), dir.join(format!("{name}.bitstream")));
+        if !is_newer(&bitstream, &source) {
+            build_bitstream(runtime, &source, &bitstream, "")?;
         }
     }
     Ok(dir)

@@ -32,6 +32,7 @@ mod operators;
 mod other_c_libraries;
 mod own_scheduler;
 mod picker;
+mod pool;
 mod readme;
 mod registry;
 mod replicas;

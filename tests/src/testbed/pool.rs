@@ -1,0 +1,192 @@
+//! A pool of lent slots without a cluster: the broker, device managers that lend, and the client program.
+
+use super::cluster::Runtime;
+use super::http_client::HttpClient;
+use super::network::Network;
+use super::process::{Process, ProcessSpec};
+use super::run_dir::RunDir;
+use super::{artifacts, programs, wait};
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+const START: Duration = Duration::from_secs(30);
+/// Ports of the broker's gRPC and metrics, and of the managers.
+const BROKER: u16 = 9480;
+const METRICS: u16 = 9481;
+const MANAGER: u16 = 9471;
+/// Tenants whose jobs the broker takes.
+pub const TENANTS: [&str; 2] = ["mill", "shop"];
+
+/// A pool whose accelerators are those of `pool/accelerators`.
+#[derive(Debug)]
+pub struct PoolBed {
+    /// The broker; `None` while it is killed.
+    broker: Option<Process>,
+    managers: Vec<Process>,
+    bitstreams: PathBuf,
+    network: Network,
+    run_dir: RunDir,
+}
+
+impl PoolBed {
+    /// Starts the broker.
+    ///
+    /// # Errors
+    /// A program is not built, or the broker does not become ready.
+    pub async fn start() -> Result<Self> {
+        let bitstreams = artifacts::accelerator_bitstreams(Runtime::Pocl)?;
+        let (network, run_dir) = (Network::claim()?, RunDir::new()?);
+        let write = |name: &str, text: &str| {
+            std::fs::write(run_dir.path().join(name), text).with_context(|| format!("can't write {name}"))
+        };
+        write("library.toml", &library(&bitstreams)?)?;
+        write("ticket-key", &"7".repeat(64))?;
+        let mut tokens = json!({ token("manager"): { "role": "manager" } });
+        for tenant in TENANTS {
+            tokens[token(tenant)] = json!({ "role": "client", "tenant": tenant });
+        }
+        write("tokens.json", &tokens.to_string())?;
+        for name in TENANTS.into_iter().chain(["manager"]) {
+            write(&format!("{name}.token"), &token(name))?;
+        }
+        let mut bed = Self { broker: None, managers: Vec::new(), bitstreams, network, run_dir };
+        bed.start_broker().await?;
+        Ok(bed)
+    }
+
+    /// Starts the broker again, at its former address.
+    ///
+    /// # Errors
+    /// The broker does not become ready.
+    pub async fn start_broker(&mut self) -> Result<()> {
+        let file = |name: &str| self.run_dir.path().join(name);
+        let spec = ProcessSpec::new("broker", programs::built("fpga-pool")?, self.run_dir.log("broker"))
+            .arg("serve")
+            .args([
+                "--listen",
+                &self.broker_address(),
+                "--without-tls",
+                "--metrics-listen",
+                &self.at(METRICS),
+            ])
+            .arg("--library")
+            .arg(file("library.toml"))
+            .arg("--tokens")
+            .arg(file("tokens.json"))
+            .arg("--ticket-key-file")
+            .arg(file("ticket-key"));
+        let broker = Process::start(&spec)?;
+        let ready = format!("http://{}/readyz", self.at(METRICS));
+        broker.wait_ready(&HttpClient::new(START), &ready, START).await?;
+        self.broker = Some(broker);
+        Ok(())
+    }
+
+    /// Ends the broker by SIGKILL.
+    pub async fn kill_broker(&mut self) {
+        if let Some(broker) = self.broker.take() {
+            broker.kill().await;
+        }
+    }
+
+    /// Starts a manager with a board of its own, one slot of which it lends. Its node is `node-INDEX`, from 0.
+    ///
+    /// # Errors
+    /// The manager does not listen.
+    pub async fn start_manager(&mut self) -> Result<()> {
+        let name = format!("node-{}", self.managers.len());
+        let ready = self.run_dir.path().join(format!("{name}.ready"));
+        let index = u8::try_from(self.managers.len()).context("too many managers")?;
+        let port = format!("{}:{MANAGER}", self.network.node(index).host());
+        let spec = ProcessSpec::new(&name, programs::built("fpga-device-manager")?, self.run_dir.log(&name))
+            .args(["serve", "--runtime", "pocl", "--board", "cpu", "--slots", "2", "--listen"])
+            .arg(format!("unix:{}", self.run_dir.path().join(format!("{name}.sock")).display()))
+            .args(["--pool-slots", "1", "--pool-node", &name, "--pool-listen", &port, "--insecure-tcp"])
+            .arg("--pool-broker")
+            .arg(format!("http://{}", self.broker_address()))
+            .arg("--pool-token-file")
+            .arg(self.run_dir.path().join("manager.token"))
+            .arg("--bitstreams")
+            .arg(&self.bitstreams)
+            .arg("--ready-file")
+            .arg(&ready);
+        let manager = Process::start(&spec)?;
+        wait::until(&format!("{name} to listen"), START, async || {
+            manager.check_running()?;
+            Ok(ready.exists().then_some(()))
+        })
+        .await?;
+        self.managers.push(manager);
+        Ok(())
+    }
+
+    /// Ends a manager by SIGKILL.
+    pub async fn kill_manager(&self, index: usize) {
+        if let Some(manager) = self.managers.get(index) {
+            manager.kill().await;
+        }
+    }
+
+    /// A run of `fpga-acc run` of a tenant's process on a node, with pipes for its input and output. What it says goes to
+    /// the standard error.
+    ///
+    /// # Errors
+    /// The program is not built.
+    pub fn job(&self, tenant: &str, node: &str, args: &[&str]) -> Result<Command> {
+        let mut command = Command::new(programs::built("fpga-acc")?);
+        command
+            .arg("run")
+            .args(args)
+            .env("FPGA_POOL", self.broker_address())
+            .env("FPGA_POOL_TOKEN_FILE", self.run_dir.path().join(format!("{tenant}.token")))
+            .env("FPGA_NODE_NAME", node)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// A sum of a metric of the broker over all its labels.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let answer = HttpClient::new(START).get(&format!("http://{}/metrics", self.at(METRICS))).await?;
+        Ok(answer.metric(name))
+    }
+
+    fn broker_address(&self) -> String {
+        self.at(BROKER)
+    }
+
+    fn at(&self, port: u16) -> String {
+        format!("{}:{port}", self.network.control_plane())
+    }
+}
+
+/// The token of a tenant, or of the managers.
+fn token(name: &str) -> String {
+    format!("{name}-token-of-a-test-bed")
+}
+
+/// The broker's library with all bitstreams of the folder.
+fn library(bitstreams: &Path) -> Result<String> {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(bitstreams).context("can't read the folder of bitstreams")? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let digest = Sha256::digest(std::fs::read(&path).with_context(|| format!("{}", path.display()))?);
+        let digest: String = digest.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        let _ = writeln!(text, "[[accelerators.{name}]]\nboard = \"cpu\"\ndigest = \"sha256:{digest}\"\n");
+    }
+    Ok(text)
+}
