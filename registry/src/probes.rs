@@ -7,13 +7,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use fpga_net::election::Leadership;
-use fpga_net::http::{Limits, Port, Server, open_metrics};
+use fpga_net::http::{open_metrics, serve_probes};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tracing::debug;
 
 /// What the port tells.
 #[derive(Debug)]
@@ -43,10 +42,7 @@ impl Probes {
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .with_state(self);
-        let server = Server::new(Limits::PROBES, |refusal| {
-            debug!(refusal = refusal.name(), "A connection was refused");
-        });
-        server.serve(Port::Tcp(listener, None), router, stop).await;
+        serve_probes(listener, router, stop).await;
     }
 }
 

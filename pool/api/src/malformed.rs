@@ -11,7 +11,7 @@ pub enum Malformed {
     Length {
         /// The field.
         field: &'static str,
-        /// Its length.
+        /// Number of bytes in the field.
         length: usize,
         /// The length that it must have.
         expected: usize,
@@ -21,7 +21,7 @@ pub enum Malformed {
     TooLong {
         /// The field.
         field: &'static str,
-        /// Its length, in bytes or elements.
+        /// Bytes of the text, or elements of the list.
         length: usize,
         /// The maximum.
         most: usize,

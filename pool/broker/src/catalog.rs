@@ -64,7 +64,7 @@ pub enum LibraryFileError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What the file says that it must not, and where.
         reason: String,
     },
 }

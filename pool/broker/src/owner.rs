@@ -193,7 +193,7 @@ impl Owner {
                     });
                 }
                 Output::ToClient(connection, message) => {
-                    // What is for people alone may be lost.
+                    // Waits are for people alone: a client that reads slowly may miss some.
                     let may_be_lost = matches!(message, ToClient::Waits(_));
                     self.send(connection, |messages| match messages {
                         Messages::Client(to) => to.try_send(Ok(message.into())).is_ok() || may_be_lost,

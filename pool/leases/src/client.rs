@@ -47,16 +47,16 @@ pub struct Job {
 /// How far a job is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It has no lease.
+    /// The job has no lease.
     Waiting,
-    /// It attaches to a slot.
+    /// The job has an offer, and attaches to its slot.
     Offered {
         /// The lease.
         lease: LeaseId,
         /// When the manager counts as dead, if it has not answered.
         silent_at: MonotonicTime,
     },
-    /// It has a slot.
+    /// The job has a slot.
     Running {
         /// The lease.
         lease: LeaseId,
@@ -65,7 +65,7 @@ pub enum Phase {
         /// Whether it gives the slot up when the steps under way have ended.
         yielding: bool,
     },
-    /// It has ended.
+    /// The job has ended.
     Ended(End),
 }
 

@@ -7,6 +7,7 @@ use super::process::{Process, ProcessSpec};
 use super::run_dir::RunDir;
 use super::{artifacts, programs, wait};
 use anyhow::{Context as _, Result};
+use fpga_core::bitstream::Digest;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -181,12 +182,9 @@ fn library(bitstreams: &Path) -> Result<String> {
     for entry in std::fs::read_dir(bitstreams).context("can't read the folder of bitstreams")? {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let digest = Sha256::digest(std::fs::read(&path).with_context(|| format!("{}", path.display()))?);
-        let digest: String = digest.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        let _ = writeln!(text, "[[accelerators.{name}]]\nboard = \"cpu\"\ndigest = \"sha256:{digest}\"\n");
+        let bytes = std::fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        let digest = Digest::from_bytes(Sha256::digest(bytes).into());
+        let _ = writeln!(text, "[[accelerators.{name}]]\nboard = \"cpu\"\ndigest = \"{digest}\"\n");
     }
     Ok(text)
 }

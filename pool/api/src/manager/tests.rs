@@ -131,7 +131,7 @@ proptest! {
     ) {
         let bytes = damage(encode(message).encode_to_vec(), &changes, cut);
         if let Ok(Ok(read)) = v1::FromManager::decode(&*bytes).map(FromManager::try_from) {
-            // What is read can be sent.
+            // A message that was read can be written.
             prop_assert_eq!(FromManager::try_from(encode(read.clone())), Ok(read));
         }
         let bytes = damage(v1::ToManager::from(to).encode_to_vec(), &changes, cut);

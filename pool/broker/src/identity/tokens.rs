@@ -34,7 +34,7 @@ pub enum TokensError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What the file says that it must not, and where.
         reason: String,
     },
 }

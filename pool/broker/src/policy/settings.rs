@@ -62,7 +62,7 @@ pub enum TenantsError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What the file says that it must not, and where.
         reason: String,
     },
 }

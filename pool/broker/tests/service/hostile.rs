@@ -97,7 +97,7 @@ async fn floods_of_one_client_and_one_manager_keep_nobody_waiting() {
     let (mut manager, mut client) = (bed.manager("n1", 1).await, bed.client("n1").await);
     let flood = bed.client("n2").await;
     let flooding = tokio::spawn(async move {
-        // Nobody reads the answers.
+        // The client never reads the answers.
         while flood.to.send(FromClient::Want(want(5, 10)).into()).await.is_ok() {}
     });
     let mut noise = bed.manager("n3", 1).await;

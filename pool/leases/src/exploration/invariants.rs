@@ -41,7 +41,7 @@ pub enum Invariant {
 pub struct Violation {
     /// The invariant.
     pub invariant: Invariant,
-    /// What is wrong.
+    /// How the state breaks the invariant.
     pub what: String,
 }
 

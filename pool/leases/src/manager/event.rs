@@ -64,9 +64,9 @@ pub enum Event {
 /// Whether something succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It succeeded.
+    /// What was asked for is done.
     Done,
-    /// It failed.
+    /// What was asked for is not done.
     Failed,
 }
 
