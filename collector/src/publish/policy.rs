@@ -55,7 +55,8 @@ pub enum Reason {
     First,
     /// The node can take pods that it could not take before.
     Urgent,
-    /// The node plugin can't serve pods that the node could take before: pods that are placed here now would fail.
+    /// The node plugin can't serve pods that the node could take before: pods that are placed here now would fail. Or pods
+    /// that are here may have to go.
     Closed,
     /// A repetition of the last write, for pods that were tried before the extender knew of the change.
     Echo,
@@ -237,16 +238,24 @@ fn plugin_opens(old: &NodeState, new: &NodeState) -> bool {
     plugin_closes(new, old)
 }
 
-/// Whether the node plugin can't serve pods for `new` that it could serve for `old`: on a board, or those of a
-/// controller.
+/// Whether the node plugin can't serve pods for `new` that it could serve for `old`: on a board, or those of a controller.
+/// The pods of a board that has left, that it does not give any more, or that is wanted by a pod, are a cause of moves,
+/// although the board may have had no room for more.
 fn plugin_closes(old: &NodeState, new: &NodeState) -> bool {
     let serves = |state: &NodeState, device: &DeviceState| {
         let in_time = state.plugin.as_ref().is_none_or(|plugin| plugin.heartbeat == Heartbeat::InTime);
         in_time && state.offers(device) && state.has_instances_left(device)
     };
-    let on_a_board = new.devices.iter().any(|device| {
-        let before = old.devices.iter().find(|before| before.id == device.id);
-        before.is_some_and(|before| serves(old, before)) && !serves(new, device)
+    let is_wanted = |state: &NodeState, device: &DeviceState| {
+        state.plugin.as_ref().is_some_and(|plugin| plugin.report.wanted.contains_key(&device.id))
+    };
+    let on_a_board = old.devices.iter().any(|before| {
+        let Some(device) = new.devices.iter().find(|device| device.id == before.id) else {
+            return before.health == Health::Healthy && old.offers(before);
+        };
+        serves(old, before) && !serves(new, device)
+            || old.offers(before) && !new.offers(device)
+            || !is_wanted(old, before) && is_wanted(new, device)
     });
     let kept_off = |state: &NodeState, owner: &String| {
         state.plugin.as_ref().is_some_and(|plugin| plugin.report.kept_off.contains(owner))

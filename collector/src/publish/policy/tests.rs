@@ -303,7 +303,7 @@ fn a_bitstream_that_is_no_longer_on_a_board_of_another_kind_is_written_as_one_th
     assert_eq!(policy.decide(&evicted, after(at, 1)), Decision::Write(Reason::Loaded));
     let mut gone = in_the_way.clone();
     gone.devices.remove(0);
-    assert_eq!(policy.decide(&gone, after(at, 1)), Decision::Write(Reason::Loaded));
+    assert_eq!(policy.decide(&gone, after(at, 1)), Decision::Write(Reason::Closed), "a board has left");
     // Where all boards are of one kind, or the other one is not healthy, no pod waits for this.
     let one_kind = |state: &NodeState| {
         let mut state = state.clone();
@@ -334,6 +334,17 @@ fn what_the_node_plugin_can_not_serve_any_more_is_written_at_once_and_so_is_its_
             Decision::Write(Reason::Urgent)
         );
     }
+    // The pods of a board that has no room for more may have to go, too.
+    let full = mk_plugin(&[("dm0", 16, 16)]);
+    let mut wanted = full.clone();
+    wanted.report.wanted = [("dm0".to_owned(), "uid-of-a-pod".to_owned())].into();
+    for closed in [wanted, mk_plugin(&[])] {
+        let policy = mk_policy(&with(Some(full.clone())), at);
+        assert_eq!(policy.decide(&with(Some(closed)), after(at, 1)), Decision::Write(Reason::Closed));
+    }
+    let without_boards = NodeState { devices: Vec::new(), ..with(Some(full.clone())) };
+    let policy = mk_policy(&with(Some(full)), at);
+    assert_eq!(policy.decide(&without_boards, after(at, 1)), Decision::Write(Reason::Closed));
     let policy = mk_policy(&with(Some(serving)), at);
     let one_more = with(Some(mk_plugin(&[("dm0", 4, 16)])));
     let wait = Decision::Wait(Duration::from_secs(59));
