@@ -125,6 +125,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("router.envoy.memoryMiB=1Gi", "/router/envoy/memoryMiB"),
         ("registry.moves.mode=on", "/registry/moves/mode"),
         ("registry.moves.boardGrace=60", "/registry/moves/boardGrace"),
+        ("registry.moves.interval=30", "/registry/moves/interval"),
     ] {
         let (well, text) = render(&["--set", setting]).await;
         assert!(!well && text.contains(named), "{setting}: {text}");
@@ -180,6 +181,7 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         (with_board("boardKinds[0].drainSeconds=300"), "terminationGracePeriodSeconds: 320"),
         ("registry.enabled=true".to_owned(), "image: kube-fpga/fpga-registry:latest"),
         ("registry.enabled=true,registry.moves.mode=off".to_owned(), "value: \"off\""),
+        ("registry.enabled=true,registry.moves.interval=7s".to_owned(), "value: \"7s\""),
         ("registry.enabled=true,registry.moves.mode=evict".to_owned(), "resources: [pods/eviction]"),
     ] {
         let (well, without) = render(&[]).await;
