@@ -18,6 +18,8 @@ pub struct Image {
     entrypoint: String,
     user: String,
     labels: BTreeMap<String, String>,
+    /// Variables of the environment beside `PATH`.
+    variables: BTreeMap<String, String>,
     /// From below.
     layers: Vec<FileTree>,
 }
@@ -31,6 +33,7 @@ impl Image {
             entrypoint: entrypoint.to_owned(),
             user: USER.to_owned(),
             labels: BTreeMap::new(),
+            variables: BTreeMap::new(),
             layers: Vec::new(),
         }
     }
@@ -39,6 +42,20 @@ impl Image {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Gives the image another name, for one that is made of another.
+    #[must_use]
+    pub fn renamed(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Sets a variable of the environment of the image's program.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
     }
 
     /// Sets the user, such as `65532:65532`.
@@ -98,11 +115,13 @@ impl Image {
     }
 
     fn config(&self) -> Value {
+        let mut variables = vec!["PATH=/usr/local/bin:/usr/bin:/bin".to_owned()];
+        variables.extend(self.variables.iter().map(|(name, value)| format!("{name}={value}")));
         json!({
             "Entrypoint": [self.entrypoint],
             "User": self.user,
             "WorkingDir": "/",
-            "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
+            "Env": variables,
             "Labels": self.labels,
         })
     }

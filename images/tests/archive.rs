@@ -25,6 +25,7 @@ fn mk_image() -> Image {
     Image::new("kube-fpga/service:7", "/usr/local/bin/service")
         .user("0:0")
         .label("org.opencontainers.image.version", "0.1.0")
+        .variable("BOARD", "a10")
         .layer(below)
         .layer(above)
 }
@@ -103,6 +104,7 @@ fn the_index_leads_to_the_layers_by_digests_that_hold() {
     assert_eq!(config["config"]["Entrypoint"][0], "/usr/local/bin/service");
     assert_eq!(config["config"]["User"], "0:0");
     assert_eq!(config["config"]["Labels"]["org.opencontainers.image.version"], "0.1.0");
+    assert_eq!(config["config"]["Env"].as_array().unwrap().last().unwrap(), "BOARD=a10");
     assert_eq!(config["architecture"], descriptor["platform"]["architecture"]);
     let layers = manifest["layers"].as_array().unwrap();
     assert_eq!(layers.len(), 2);

@@ -35,5 +35,6 @@ pub mod router;
 pub mod run_dir;
 pub mod scale;
 pub mod shipped;
+pub mod valve;
 pub mod wait;
 pub mod workload;

@@ -32,8 +32,15 @@ impl OciRegistry {
     /// # Errors
     /// The program is missing or does not listen in time.
     pub async fn start(network: &Network, folder: &Path, settings: Value) -> Result<Self> {
-        let mut registry =
-            Self { folder: folder.to_owned(), host: network.control_plane(), settings, process: None };
+        Self::start_at(network.control_plane(), folder, settings).await
+    }
+
+    /// Like [`Self::start`], on this address.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_at(host: Ipv4Addr, folder: &Path, settings: Value) -> Result<Self> {
+        let mut registry = Self { folder: folder.to_owned(), host, settings, process: None };
         registry.start_again().await?;
         Ok(registry)
     }

@@ -5,7 +5,7 @@ use super::control_plane::{ControlPlane, SchedulerConfig};
 use super::helm::{NAMESPACE, helm};
 use super::http_client::HttpClient;
 use super::identity::Identity;
-use super::programs::repository;
+use super::programs::{built, repository};
 use super::real_node::{
     ClusterDns, Image, KubernetesService, ReadyEndpoints, RealNode, RealNodeSpec, RunMount, ServiceProxy,
     shipped_images,
@@ -63,6 +63,18 @@ impl RealCluster {
     /// # Errors
     /// This machine can't have nodes, and the error names all that is missing; or a program does not start.
     pub async fn start(spec: RealClusterSpec) -> Result<Self> {
+        Self::start_with(spec, async |_: &ControlPlane| Ok(Vec::new())).await
+    }
+
+    /// Like [`Self::start`]. Before the chart is installed, `prepare` makes what its values name, and returns further
+    /// values.
+    ///
+    /// # Errors
+    /// As [`Self::start`], or the error of `prepare`.
+    pub async fn start_with(
+        spec: RealClusterSpec,
+        prepare: impl AsyncFnOnce(&ControlPlane) -> Result<Vec<String>>,
+    ) -> Result<Self> {
         RealNode::check_possible()?;
         let names: Vec<&str> = spec.nodes.iter().map(|(name, _)| name.as_str()).collect();
         let mut plane = ControlPlane::start(&names).await?;
@@ -72,7 +84,8 @@ impl RealCluster {
         let dns = ClusterDns::start(&plane, endpoints.clone())?;
         let http = HttpClient::new(Duration::from_secs(60));
         let mut cluster = Self { nodes: Vec::new(), _service: service, _dns: dns, endpoints, plane, http };
-        let values = spec.values.iter().flat_map(|value| ["--set", value]);
+        let more = prepare(&cluster.plane).await?;
+        let values = spec.values.iter().chain(&more).flat_map(|value| ["--set", value]);
         let arguments: Vec<&str> = ["install", RELEASE, CHART, "--create-namespace"]
             .into_iter()
             .chain(VALUES)
@@ -107,6 +120,23 @@ impl RealCluster {
         let text = String::from_utf8_lossy(&text).into_owned();
         ensure!(output.status.success(), "helm {arguments:?}: {text}");
         Ok(text)
+    }
+
+    /// Runs our plugin of kubectl as the administrator. Returns its output.
+    ///
+    /// # Errors
+    /// The plugin fails; the error has its output.
+    pub async fn kubectl_fpga(&self, arguments: &[&str]) -> Result<String> {
+        let output = tokio::process::Command::new(built("kubectl-fpga")?)
+            .args(arguments)
+            .env_clear()
+            .env("KUBECONFIG", self.plane.kubeconfig(&Identity::Admin)?)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "kubectl fpga {arguments:?}: {error}");
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Upgrades the release to these values, and waits until all pods are those of the new revision and ready.

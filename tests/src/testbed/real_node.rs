@@ -22,7 +22,7 @@ pub use kubernetes_service::KubernetesService;
 pub use leftovers::leftovers;
 pub use machine::{Machine, RunMount};
 pub use services::{ReadyEndpoints, ServiceProxy};
-pub use shipped_images::{envoy_image, shipped_images};
+pub use shipped_images::{envoy_image, shipped_image, shipped_images};
 
 use super::control_plane::ControlPlane;
 use super::identity::Identity;

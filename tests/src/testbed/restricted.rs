@@ -91,12 +91,18 @@ impl RestrictedPod {
     /// A pod that serves a function with a board: one line asks for it, the others are the function's own.
     #[must_use]
     pub fn function(name: &str, function: Function, image: &str) -> Self {
+        Self::serving(name, function.name(), image)
+    }
+
+    /// The same of any program in the manner of tests/functions, with this bitstream.
+    #[must_use]
+    pub fn serving(name: &str, bitstream: &str, image: &str) -> Self {
         Self::new(name, image)
             .boards("fpga-scheduling.io/accelerated", 1)
             .with(
                 "env",
                 json!([
-                    {"name": "BITSTREAM", "value": format!("/run/fpga/bitstreams/{function}.bitstream")},
+                    {"name": "BITSTREAM", "value": format!("/run/fpga/bitstreams/{bitstream}.bitstream")},
                     {"name": "PORT", "value": FUNCTION_PORT.to_string()},
                     {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
                 ]),

@@ -8,15 +8,13 @@ use fpga_bitstream_store::{Source, Store, StoreOptions, Wanted};
 use fpga_core::bitstream::Digest;
 use fpga_tests::testbed::network::Network;
 use fpga_tests::testbed::oci_registry::OciRegistry;
+use fpga_tests::testbed::valve::Valve;
 use fpga_tests::testbed::wait;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 24 << 20;
@@ -72,6 +70,11 @@ impl Site {
         Self { folder, registry, content, reference, _network: network }
     }
 
+    /// A way to the registry on which half of the bitstream passes.
+    async fn valve(&self) -> Valve {
+        Valve::before(self.registry.address(), Ipv4Addr::LOCALHOST.into(), BYTES / 2).await.unwrap()
+    }
+
     /// A store that may ask `host` only.
     fn store(&self, host: &str) -> Arc<Store> {
         let options = StoreOptions {
@@ -97,52 +100,11 @@ fn nothing(_: &Digest) -> bool {
     false
 }
 
-/// Passes connections on, and stops what comes back after a number of bytes until it is opened.
-struct Valve {
-    address: SocketAddr,
-    passing: Arc<Semaphore>,
-}
-
-impl Valve {
-    async fn before(upstream: String, bytes: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let passing = Arc::new(Semaphore::new(bytes));
-        let valve = Self { address, passing: Arc::clone(&passing) };
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass(client, upstream.clone(), Arc::clone(&passing)));
-            }
-        });
-        valve
-    }
-
-    fn open(&self) {
-        self.passing.add_permits(Semaphore::MAX_PERMITS / 2);
-    }
-}
-
-/// Passes one connection on until an end closes it.
-async fn pass(client: TcpStream, upstream: String, passing: Arc<Semaphore>) {
-    let Ok(server) = TcpStream::connect(upstream).await else { return };
-    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
-        (client.into_split(), server.into_split());
-    let up = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
-    let mut buffer = vec![0; 16 * 1024];
-    while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
-        passing.acquire_many(u32::try_from(read).unwrap()).await.unwrap().forget();
-        if to_client.write_all(&buffer[..read]).await.is_err() {
-            break;
-        }
-    }
-    up.abort();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_killed_in_its_middle() {
     let mut site = Site::start(&json!({}), None).await;
-    let valve = Valve::before(site.registry.address(), BYTES / 2).await;
-    let host = valve.address.to_string();
+    let valve = site.valve().await;
+    let host = valve.address().to_string();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
     let gets: Vec<_> = (0..2)
         .map(|_| {
@@ -171,8 +133,8 @@ async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_ki
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_that_stays_away_is_told_and_the_next_caller_goes_on_where_it_broke() {
     let mut site = Site::start(&json!({}), None).await;
-    let valve = Valve::before(site.registry.address(), BYTES / 2).await;
-    let host = valve.address.to_string();
+    let valve = site.valve().await;
+    let host = valve.address().to_string();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
     let get = {
         let (store, wanted) = (Arc::clone(&store), wanted.clone());

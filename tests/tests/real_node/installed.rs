@@ -1,7 +1,7 @@
 //! Our programs as pods of the images that users get, installed by the chart.
 
-use super::LONG;
 use super::site::{delete, ready, sobel_image};
+use super::{LONG, registry};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::any_cluster::AnyCluster;
 use fpga_tests::testbed::helm::NAMESPACE;
@@ -80,7 +80,7 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
     let cluster = RealCluster::start(RealClusterSpec {
         nodes: nodes.map(|(name, run_mount)| (name.to_owned(), run_mount)).to_vec(),
         images: vec![sobel.clone()],
-        values: Vec::new(),
+        values: registry::VALUES.map(str::to_owned).to_vec(),
     })
     .await
     .unwrap();
@@ -101,6 +101,7 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
         ("fpga-collector", 10461),
         ("fpga-device-manager", 10460),
         ("fpga-node-plugin", 0),
+        ("fpga-registry", 65532),
         ("fpga-scheduler-extender", 65532),
         ("kube-scheduler", 65532),
     ];
@@ -119,6 +120,17 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
         any.a_pod_that_suits_no_board_waits_with_the_reason(),
     )
     .unwrap();
+
+    registry::of_two_replicas_one_works_and_the_other_when_it_is_deleted(&cluster).await;
+    registry::the_network_policy_is_for_its_pods(&cluster).await;
+    registry::its_token_is_refused_whatever_a_registry_that_suggests_need_not_do(
+        &cluster,
+        "shop",
+        "sobel-on-n1",
+        "n1",
+    )
+    .await;
+    registry::a_lost_board_is_told_on_the_deployment_and_no_pod_goes(&cluster).await;
 
     renewal_runs(&cluster).await;
     cluster.uninstall().await.expect_err("pods hold boards");

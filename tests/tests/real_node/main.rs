@@ -6,11 +6,14 @@
 mod installed;
 mod library;
 mod platforms;
+mod publisher;
+mod registry;
 mod routed;
 mod site;
 mod states;
 mod tenancy;
 mod upgrade;
+mod whole_boards;
 mod wishes;
 
 use fpga_tests::functions::Function;

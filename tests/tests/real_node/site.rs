@@ -90,6 +90,20 @@ pub async fn ready(pods: &Api<Pod>, name: &str, node: &RealNode) -> Pod {
     .unwrap()
 }
 
+/// Waits until the pod's container can't start for a reason with this text.
+pub async fn waits_with(pods: &Api<Pod>, pod: &str, text: &str) {
+    wait::until(&format!("the pod {pod} to wait because of: {text}"), LONG, async || {
+        let status = pods.get(pod).await?.status.unwrap_or_default();
+        let containers = status.container_statuses.unwrap_or_default();
+        let waiting = containers.into_iter().next().and_then(|container| container.state?.waiting);
+        let message = waiting.and_then(|waiting| waiting.message).unwrap_or_default();
+        anyhow::ensure!(message.contains(text), "{message}");
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
+}
+
 impl Site {
     /// Opens a site with these boards; the rest is as [`SiteSpec`] says.
     pub async fn with_boards(boards: &[&str]) -> Self {

@@ -15,6 +15,14 @@ const FROM: &str = "FPGA_IMAGES_FROM";
 /// # Errors
 /// A program is missing.
 pub fn shipped_images() -> Result<Vec<Image>> {
+    Shipped::OURS.into_iter().chain([Shipped::KubeScheduler]).map(shipped_image).collect()
+}
+
+/// An image that the chart installs, or kube-scheduler's, under the chart's name.
+///
+/// # Errors
+/// A program is missing.
+pub fn shipped_image(shipped: Shipped) -> Result<Image> {
     let own = built("fpga-collector")?;
     let own = own.parent().context("the programs lie in no folder")?.to_owned();
     let (from, portability) = match std::env::var_os(FROM) {
@@ -30,9 +38,7 @@ pub fn shipped_images() -> Result<Vec<Image>> {
         tag: "latest".to_owned(),
         revision: String::new(),
     };
-    let all = Shipped::OURS.into_iter().chain([Shipped::KubeScheduler]);
-    all.map(|shipped| shipped.image(&parts).with_context(|| format!("can't make the image {shipped}")))
-        .collect()
+    shipped.image(&parts).with_context(|| format!("can't make the image {shipped}"))
 }
 
 /// Envoy, which the chart installs with `router.enabled`, under the chart's name.
