@@ -12,7 +12,7 @@ mod figure;
 mod outcome;
 mod parallel;
 pub mod placement;
-mod pool;
+pub mod pool;
 mod progress;
 mod qos;
 mod random;

@@ -10,6 +10,7 @@ mod load;
 mod modelled;
 mod moves;
 mod opencl;
+mod pool;
 mod ready;
 mod report;
 mod throughput;
@@ -38,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   fpga-bench live-model --seconds 180
   fpga-bench b11 --loads high
   fpga-bench moves --seconds 150
+  fpga-bench pool live-model --seeds 2 --policies fifo,wra
   fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
 
 /// Measures kube-fpga, or another extender.
@@ -63,6 +65,7 @@ enum Command {
     LiveModel(live_model::Args),
     B11(b11::Args),
     Moves(moves::Args),
+    Pool(pool::Args),
 }
 
 /// Serves an extender that keeps all nodes and scores them all 0, as a reference.
@@ -106,6 +109,7 @@ impl Args {
                 Command::LiveModel(args) => args.run().await,
                 Command::B11(args) => args.run().await,
                 Command::Moves(args) => args.run().await,
+                Command::Pool(args) => args.run().await,
             }
         })
     }

@@ -279,6 +279,7 @@ impl Engine {
         };
         let (steps, for_slot) = std::sync::mpsc::channel();
         let work = entry.work(digest);
+        entry.takes_slot_of(&node);
         self.slots.insert(lease, SlotUse { job, steps: Some(steps), session: None });
         self.start(lease, endpoint, &node, LeasedSlot { work, steps: for_slot });
     }

@@ -1,6 +1,7 @@
 //! How far a job is, for people.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// How far a job is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Status {
     pub output_bytes: u64,
     /// Number of slots that the job has had so far.
     pub slots: u32,
+    /// Node of the slot that the job has, or had last.
+    pub node: Option<Arc<str>>,
 }
 
 /// Where a job is.
@@ -31,7 +34,7 @@ pub enum Where {
 impl Status {
     pub(crate) fn new() -> Self {
         let at = Where::Waiting("no broker has answered yet".to_owned());
-        Self { at, input_bytes: 0, output_bytes: 0, slots: 0 }
+        Self { at, input_bytes: 0, output_bytes: 0, slots: 0, node: None }
     }
 }
 

@@ -19,7 +19,7 @@ pub mod metrics;
 pub mod options;
 pub mod owner;
 pub mod policy;
-mod policy_args;
+pub mod policy_args;
 pub mod probes;
 pub mod registrations;
 pub mod serve;

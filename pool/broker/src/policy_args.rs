@@ -28,6 +28,10 @@ pub struct PolicyArgs {
     /// C: most jobs of other nodes on a node at once; by default half of the slots that the node lends.
     #[arg(long, env = "FPGA_REMOTE_JOBS", value_name = "COUNT")]
     remote_jobs: Option<NonZeroU32>,
+    /// E: size up to which jobs are in the queue of the smallest, in bytes. The bounds of the other 19 queues grow from
+    /// there: each is 1.41 times the one before, with a linear part from the 5th to the 18th.
+    #[arg(long, env = "FPGA_FIRST_QUEUE", value_name = "BYTES", default_value_t = 1_000_000)]
+    first_queue: u64,
     /// How the slots of groups with goals are counted out.
     #[arg(long, env = "FPGA_GOAL_POLICY", value_enum, default_value_t = GoalPolicyName::Throughput)]
     goal_policy: GoalPolicyName,
@@ -78,7 +82,7 @@ enum FloorName {
     None,
 }
 
-/// Queues by size: 1 MB, then ×1.41, with a linear part from 4 MB to about 160 MB, up to the 20th queue.
+/// Queues by size: 1 MB, then ×1.41, with a linear part from 4 MB to about 160 MB, up to the 20th queue (P-5).
 const QUEUES: Shape = Shape { first: 1e6, growth: 1.41, linear_from: 5, linear_to: 18, queues: 20 };
 
 impl PolicyArgs {
@@ -128,7 +132,8 @@ impl PolicyArgs {
             patience,
             ..ResourceAwareRules::default()
         };
-        let thresholds = QUEUES.thresholds()?;
+        let queues = Shape { first: self.first_queue as f64, ..QUEUES };
+        let thresholds = queues.thresholds().context("--first-queue")?;
         let policy = match self.job_policy {
             JobPolicy::Wra => PoolPolicy::workload_and_resource_aware(thresholds, rules),
             JobPolicy::Ra => PoolPolicy::resource_aware(rules),

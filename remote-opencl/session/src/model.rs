@@ -9,7 +9,7 @@
 mod file;
 mod pacer;
 
-pub use file::{BoardModel, ModelError};
+pub use file::{BoardModel, LaunchTime, ModelError};
 
 use crate::catalogue::Catalogue;
 use crate::clock;
@@ -40,6 +40,8 @@ pub struct ModelledBoard {
     model: BoardModel,
     reconfiguration: Duration,
     port: ConfigurationPort,
+    /// The DMA engine serves launches as the configuration port serves loads.
+    dma: ConfigurationPort,
     catalogue: Arc<Catalogue>,
     /// For each slot, the modelled end of its last task, in ns of the manager's clock.
     busy_until: Mutex<Vec<u64>>,
@@ -71,7 +73,8 @@ impl ModelledBoard {
         metrics: ModelMetrics,
     ) -> io::Result<Self> {
         let busy_until = Mutex::new(vec![0; usize::try_from(slots.get()).unwrap_or(usize::MAX)]);
-        Ok(Self { model, reconfiguration, port, catalogue, busy_until, pacer: Pacer::start()?, metrics })
+        let dma = ConfigurationPort::default();
+        Ok(Self { model, reconfiguration, port, dma, catalogue, busy_until, pacer: Pacer::start()?, metrics })
     }
 
     /// Time to load a bitstream into a slot.
@@ -80,7 +83,7 @@ impl ModelledBoard {
     }
 
     /// Time of a launch; zero for a kernel that the model doesn't have.
-    pub fn time_of(&self, launch: &Launch) -> Duration {
+    fn time_of(&self, launch: &Launch) -> LaunchTime {
         let items = launch.global.iter().fold(1_u64, |items, size| items.saturating_mul(*size as u64));
         let (program, kernel) = {
             let kernel = launch.kernel.lock();
@@ -105,6 +108,13 @@ impl ModelledBoard {
             self.metrics.late_commands.inc();
         }
         (granted, self.port.reserve(granted, loading).until)
+    }
+
+    /// The modelled end of a launch that starts at `started`, in ns of the manager's clock.
+    pub fn end_of(&self, launch: &Launch, started: u64) -> u64 {
+        let time = self.time_of(launch);
+        let moved = self.dma.reserve(started, time.dma).until;
+        moved.max(started.saturating_add(clock::nanos(time.slot)))
     }
 
     /// Notes that the slots are in use until `until`.

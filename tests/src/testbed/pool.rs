@@ -8,6 +8,8 @@ use super::run_dir::RunDir;
 use super::{artifacts, programs, wait};
 use anyhow::{Context as _, Result};
 use fpga_core::bitstream::Digest;
+use fpga_pool_api::v1;
+use fpga_pool_api::v1::broker_client::BrokerClient;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -17,12 +19,30 @@ use std::time::Duration;
 use tokio::process::Command;
 
 const START: Duration = Duration::from_secs(30);
-/// Ports of the broker's gRPC and metrics, and of the managers.
+/// Ports of the broker's gRPC and metrics, and of the managers' sessions and metrics.
 const BROKER: u16 = 9480;
 const METRICS: u16 = 9481;
 const MANAGER: u16 = 9471;
+const MANAGER_METRICS: u16 = 9472;
 /// Tenants whose jobs the broker takes.
 pub const TENANTS: [&str; 2] = ["mill", "shop"];
+
+/// How a manager shares its board.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sharing {
+    /// Slots of the board.
+    pub slots: u32,
+    /// Slots that the manager lends to the pool.
+    pub lent: u32,
+    /// The times of another board (the file of `--model`), which this one stands for.
+    pub model: Option<String>,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self { slots: 2, lent: 1, model: None }
+    }
+}
 
 /// A pool whose accelerators are those of `pool/accelerators`.
 #[derive(Debug)]
@@ -30,6 +50,8 @@ pub struct PoolBed {
     /// The broker; `None` while it is killed.
     broker: Option<Process>,
     managers: Vec<Process>,
+    /// The broker's flags beside those of the test bed.
+    broker_flags: Vec<String>,
     bitstreams: PathBuf,
     network: Network,
     run_dir: RunDir,
@@ -41,6 +63,14 @@ impl PoolBed {
     /// # Errors
     /// A program is not built, or the broker does not become ready.
     pub async fn start() -> Result<Self> {
+        Self::start_for(0, Vec::new()).await
+    }
+
+    /// Starts the broker with further flags, and with a token for the jobs of each of so many nodes: [`Self::home_token`].
+    ///
+    /// # Errors
+    /// A program is not built, or the broker does not become ready.
+    pub async fn start_for(homes: u32, broker_flags: Vec<String>) -> Result<Self> {
         let bitstreams = artifacts::accelerator_bitstreams(Runtime::Pocl)?;
         let (network, run_dir) = (Network::claim()?, RunDir::new()?);
         let write = |name: &str, text: &str| {
@@ -48,15 +78,20 @@ impl PoolBed {
         };
         write("library.toml", &library(&bitstreams)?)?;
         write("ticket-key", &"7".repeat(64))?;
-        let mut tokens = json!({ token("manager"): { "role": "manager" } });
+        let mut tokens =
+            json!({ token("manager"): { "role": "manager" }, token("operator"): { "role": "operator" } });
         for tenant in TENANTS {
             tokens[token(tenant)] = json!({ "role": "client", "tenant": tenant });
+        }
+        for home in (0..homes).map(node_name) {
+            tokens[token(&home)] = json!({ "role": "client", "tenant": TENANTS[0], "node": home });
+            write(&format!("{home}.token"), &token(&home))?;
         }
         write("tokens.json", &tokens.to_string())?;
         for name in TENANTS.into_iter().chain(["manager"]) {
             write(&format!("{name}.token"), &token(name))?;
         }
-        let mut bed = Self { broker: None, managers: Vec::new(), bitstreams, network, run_dir };
+        let mut bed = Self { broker: None, managers: Vec::new(), broker_flags, bitstreams, network, run_dir };
         bed.start_broker().await?;
         Ok(bed)
     }
@@ -81,12 +116,23 @@ impl PoolBed {
             .arg("--tokens")
             .arg(file("tokens.json"))
             .arg("--ticket-key-file")
-            .arg(file("ticket-key"));
+            .arg(file("ticket-key"))
+            .args(&self.broker_flags);
         let broker = Process::start(&spec)?;
         let ready = format!("http://{}/readyz", self.at(METRICS));
         broker.wait_ready(&HttpClient::new(START), &ready, START).await?;
         self.broker = Some(broker);
         Ok(())
+    }
+
+    /// Ends the broker, and starts one with other flags at its address.
+    ///
+    /// # Errors
+    /// The broker does not become ready.
+    pub async fn replace_broker(&mut self, flags: Vec<String>) -> Result<()> {
+        self.kill_broker().await;
+        self.broker_flags = flags;
+        self.start_broker().await
     }
 
     /// Ends the broker by SIGKILL.
@@ -101,18 +147,35 @@ impl PoolBed {
     /// # Errors
     /// The manager does not listen.
     pub async fn start_manager(&mut self) -> Result<()> {
-        let name = format!("node-{}", self.managers.len());
+        self.start_manager_with(&Sharing::default()).await
+    }
+
+    /// Starts a manager with a board of its own, which it shares so. Its node is `node-INDEX`, from 0.
+    ///
+    /// # Errors
+    /// The model can't be written, or the manager does not listen.
+    pub async fn start_manager_with(&mut self, sharing: &Sharing) -> Result<()> {
+        let name = node_name(u32::try_from(self.managers.len())?);
+        let Sharing { slots, lent, model } = sharing;
+        let model = model.as_ref().map(|model| {
+            let path = self.run_dir.path().join(format!("{name}-model.toml"));
+            std::fs::write(&path, model).map(|()| path)
+        });
+        let model = model.transpose().context("can't write the model")?;
         let ready = self.run_dir.path().join(format!("{name}.ready"));
         let index = u8::try_from(self.managers.len()).context("too many managers")?;
         let port = format!("{}:{MANAGER}", self.network.node(index).host());
         let spec = ProcessSpec::new(&name, programs::built("fpga-device-manager")?, self.run_dir.log(&name))
-            .args(["serve", "--runtime", "pocl", "--board", "cpu", "--slots", "2", "--listen"])
+            .args(["serve", "--runtime", "pocl", "--board", "cpu", "--slots", &slots.to_string(), "--listen"])
             .arg(format!("unix:{}", self.run_dir.path().join(format!("{name}.sock")).display()))
-            .args(["--pool-slots", "1", "--pool-node", &name, "--pool-listen", &port, "--insecure-tcp"])
+            .args(["--pool-slots", &lent.to_string(), "--pool-node", &name, "--pool-listen", &port])
+            .args(model.iter().flat_map(|path| ["--model".into(), path.clone().into_os_string()]))
+            .arg("--insecure-tcp")
             .arg("--pool-broker")
             .arg(format!("http://{}", self.broker_address()))
             .arg("--pool-token-file")
             .arg(self.run_dir.path().join("manager.token"))
+            .args(["--metrics-listen", &self.manager_metrics(index)])
             .arg("--bitstreams")
             .arg(&self.bitstreams)
             .arg("--ready-file")
@@ -145,7 +208,7 @@ impl PoolBed {
             .arg("run")
             .args(args)
             .env("FPGA_POOL", self.broker_address())
-            .env("FPGA_POOL_TOKEN_FILE", self.run_dir.path().join(format!("{tenant}.token")))
+            .env("FPGA_POOL_TOKEN_FILE", self.token_file(tenant))
             .env("FPGA_NODE_NAME", node)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -162,13 +225,73 @@ impl PoolBed {
         Ok(answer.metric(name))
     }
 
-    fn broker_address(&self) -> String {
+    /// A sum of a metric over all managers and all its labels.
+    ///
+    /// # Errors
+    /// A manager does not answer.
+    pub async fn metric_of_managers(&self, name: &str) -> Result<f64> {
+        let (http, mut sum) = (HttpClient::new(START), 0.0);
+        for index in 0..u8::try_from(self.managers.len())? {
+            let url = format!("http://{}/metrics", self.manager_metrics(index));
+            sum += http.get(&url).await?.metric(name);
+        }
+        Ok(sum)
+    }
+
+    fn manager_metrics(&self, index: u8) -> String {
+        format!("{}:{MANAGER_METRICS}", self.network.node(index).host())
+    }
+
+    /// What an operator sees of the pool.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn look(&self) -> Result<v1::Pool> {
+        let mut broker = BrokerClient::connect(format!("http://{}", self.broker_address())).await?;
+        Ok(broker.look(v1::LookRequest { token: token("operator") }).await?.into_inner())
+    }
+
+    /// Fails if the broker or a manager has ended.
+    ///
+    /// # Errors
+    /// The first that has ended, with the end of its log.
+    pub fn check_running(&self) -> Result<()> {
+        self.broker.iter().chain(&self.managers).try_for_each(Process::check_running)
+    }
+
+    /// The file with a tenant's token.
+    #[must_use]
+    pub fn token_file(&self, tenant: &str) -> PathBuf {
+        self.run_dir.path().join(format!("{tenant}.token"))
+    }
+
+    /// The file with the token of the jobs of a node.
+    #[must_use]
+    pub fn home_token(&self, home: u32) -> PathBuf {
+        self.token_file(&node_name(home))
+    }
+
+    /// The folder with the logs.
+    #[must_use]
+    pub fn logs(&self) -> &Path {
+        self.run_dir.path()
+    }
+
+    /// Address of the broker, `HOST:PORT`.
+    #[must_use]
+    pub fn broker_address(&self) -> String {
         self.at(BROKER)
     }
 
     fn at(&self, port: u16) -> String {
         format!("{}:{port}", self.network.control_plane())
     }
+}
+
+/// Name of a node.
+#[must_use]
+pub fn node_name(index: u32) -> String {
+    format!("node-{index}")
 }
 
 /// The token of a tenant, or of the managers.

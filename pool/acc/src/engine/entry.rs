@@ -143,6 +143,11 @@ impl Entry {
         Some(Work { digest, interface, arguments, state: self.state.clone() })
     }
 
+    /// The job attaches to a slot of a node.
+    pub(super) fn takes_slot_of(&self, node: &Arc<str>) {
+        self.status.send_modify(|status| status.node = Some(Arc::clone(node)));
+    }
+
     /// Keeps a step until its output is there.
     pub(super) fn keep(&mut self, step: Step) {
         self.steps.insert(step.number, step);

@@ -4,7 +4,7 @@
 //! waits for. Only kernels take time.
 
 use super::{Executor, Notify};
-use crate::clock::{self, nanos};
+use crate::clock;
 use crate::commands::{Body, Operation};
 use crate::dependencies::{Command, EventId, QueueId, QueueOrder};
 use crate::model::{ModelledBoard, Start};
@@ -33,11 +33,10 @@ impl<N: Notify> Executor<N> {
                 |event: &EventId| ends.get(event).copied().unwrap_or_else(|| self.task_of_ends(*event));
             let waits = wait.iter().map(after).max().unwrap_or(0);
             let started = loaded.max(waits).max(if in_order { *before } else { 0 });
-            let time = match &body.operation {
-                Operation::Launch(launch) => nanos(board.time_of(launch)),
-                _ => 0,
+            let ended = match &body.operation {
+                Operation::Launch(launch) => board.end_of(launch, started),
+                _ => started,
             };
-            let ended = started.saturating_add(time);
             *before = ended.max(*before);
             ends.insert(*event, ended);
             spans.push((started, ended));

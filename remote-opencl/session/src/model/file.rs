@@ -9,7 +9,11 @@
 //! name = "sobel"
 //! launch = "150us"
 //! items_per_second = 4.2e8
+//! dma_items_per_second = 2.1e9
 //! ```
+//!
+//! `items_per_second` is the speed of a slot. `dma_items_per_second` is that of the board's only DMA engine, which serves
+//! the launches of all slots one after the other: a launch ends when both have done their part.
 
 use fpga_net::duration;
 use serde::Deserialize;
@@ -36,8 +40,19 @@ struct KernelTime {
     bitstream: Option<String>,
     name: Option<String>,
     launch: Duration,
-    /// Seconds per work item.
+    /// Seconds per work item in the slot.
     item_seconds: f64,
+    /// Seconds per work item at the board's DMA engine.
+    dma_item_seconds: f64,
+}
+
+/// How long a launch takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaunchTime {
+    /// In its slot.
+    pub slot: Duration,
+    /// At the board's DMA engine, which serves one launch at a time.
+    pub dma: Duration,
 }
 
 /// The reason why a model can't be used.
@@ -79,6 +94,7 @@ struct Entry {
     name: Option<String>,
     launch: Option<Spanned<String>>,
     items_per_second: Option<Spanned<f64>>,
+    dma_items_per_second: Option<Spanned<f64>>,
 }
 
 /// An error at a byte of the text.
@@ -138,15 +154,17 @@ impl BoardModel {
     /// Time of a launch of `items` work items, by the first entry that fits; `bitstreams` are the names of the
     /// program's bitstreams. `None` if no entry fits.
     #[must_use]
-    pub fn time_of(&self, bitstreams: &[String], kernel: &str, items: u64) -> Option<Duration> {
+    pub fn time_of(&self, bitstreams: &[String], kernel: &str, items: u64) -> Option<LaunchTime> {
         let fits = |entry: &&KernelTime| {
             entry.bitstream.as_ref().is_none_or(|name| bitstreams.contains(name))
                 && entry.name.as_ref().is_none_or(|name| name == kernel)
         };
         let entry = self.kernels.iter().find(fits)?;
         // Beyond 2^53 work items a launch takes the longest time anyway.
-        let of_items = Duration::try_from_secs_f64(items as f64 * entry.item_seconds).unwrap_or(LONGEST);
-        Some(entry.launch.saturating_add(of_items).min(LONGEST))
+        let of_items =
+            |seconds: f64| Duration::try_from_secs_f64(items as f64 * seconds).unwrap_or(LONGEST).min(LONGEST);
+        let slot = entry.launch.saturating_add(of_items(entry.item_seconds)).min(LONGEST);
+        Some(LaunchTime { slot, dma: of_items(entry.dma_item_seconds) })
     }
 }
 
@@ -169,22 +187,27 @@ fn time(text: &Spanned<String>) -> Result<Duration, At> {
 
 fn kernel(entry: Spanned<Entry>) -> Result<KernelTime, At> {
     let at = entry.span().start;
-    let Entry { bitstream, name, launch, items_per_second } = entry.into_inner();
-    if launch.is_none() && items_per_second.is_none() {
+    let Entry { bitstream, name, launch, items_per_second, dma_items_per_second } = entry.into_inner();
+    if launch.is_none() && items_per_second.is_none() && dma_items_per_second.is_none() {
         let reason = "the kernel has no time; write launch = \"150us\", items_per_second = 4.2e8, or both";
         return Err((at, reason.to_owned()));
     }
-    let item_seconds = match items_per_second {
-        None => 0.0,
-        Some(rate) if rate.get_ref().is_finite() && *rate.get_ref() > 0.0 => 1.0 / rate.get_ref(),
-        Some(rate) => {
-            let reason =
-                "items_per_second: write how many work items the board does in a second, for example 4.2e8";
-            return Err((rate.span().start, reason.to_owned()));
-        }
-    };
+    let item_seconds = seconds_per_item(items_per_second, "items_per_second")?;
+    let dma_item_seconds = seconds_per_item(dma_items_per_second, "dma_items_per_second")?;
     let launch = launch.as_ref().map(time).transpose()?.unwrap_or_default();
-    Ok(KernelTime { bitstream, name, launch, item_seconds })
+    Ok(KernelTime { bitstream, name, launch, item_seconds, dma_item_seconds })
+}
+
+/// Seconds per work item at a rate; 0 without one.
+fn seconds_per_item(rate: Option<Spanned<f64>>, key: &str) -> Result<f64, At> {
+    match rate {
+        None => Ok(0.0),
+        Some(rate) if rate.get_ref().is_finite() && *rate.get_ref() > 0.0 => Ok(1.0 / rate.get_ref()),
+        Some(rate) => {
+            let reason = format!("{key}: write how many work items the board does in a second, for example 4.2e8");
+            Err((rate.span().start, reason))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +230,7 @@ launch = "1ms"
 
 [[kernel]]
 items_per_second = 1000
+dma_items_per_second = 2000
 "#;
 
     #[test]
@@ -215,10 +239,14 @@ items_per_second = 1000
         assert_eq!((model.board(), model.kernels()), ("PAC A10", 3));
         assert_eq!(model.reconfiguration(), Some(Duration::from_millis(1200)));
         let (sobel, other) = (["sobel".to_owned()], ["other".to_owned()]);
-        assert_eq!(model.time_of(&sobel, "sobel", 1000), Some(Duration::from_micros(1100)));
-        assert_eq!(model.time_of(&sobel, "other", 1000), Some(Duration::from_millis(1)));
-        assert_eq!(model.time_of(&other, "sobel", 1000), Some(Duration::from_secs(1)));
-        assert_eq!(model.time_of(&[], "any", u64::MAX), Some(LONGEST));
+        let time = |names: &[String], kernel, items| {
+            model.time_of(names, kernel, items).map(|time| (time.slot, time.dma))
+        };
+        let [no_time, ms] = [0, 1].map(Duration::from_millis);
+        assert_eq!(time(&sobel, "sobel", 1000), Some((Duration::from_micros(1100), no_time)));
+        assert_eq!(time(&sobel, "other", 1000), Some((ms, no_time)));
+        assert_eq!(time(&other, "sobel", 1000), Some((Duration::from_secs(1), ms * 500)));
+        assert_eq!(time(&[], "any", u64::MAX), Some((LONGEST, LONGEST)));
     }
 
     #[test]
@@ -248,6 +276,7 @@ items_per_second = 1000
                 3,
                 "how many work items the board does in a second",
             ),
+            ("board = \"b\"\n[[kernel]]\ndma_items_per_second = -1\n".to_owned(), 3, "dma_items_per_second: write how"),
             ("board = \"b\"\n[[kernel]]\nlaunch = 3\n".to_owned(), 3, "expected a string"),
         ] {
             std::fs::write(&path, &text).unwrap();

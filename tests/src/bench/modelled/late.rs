@@ -21,10 +21,15 @@ pub(in crate::bench) struct Late {
 impl Late {
     /// The counts of all device managers.
     pub async fn read(cluster: &Cluster) -> Result<Self> {
+        Self::of(async |metric| of_managers(cluster, metric).await).await
+    }
+
+    /// The counts by the sums of metrics over all device managers, which are named without their prefix.
+    pub async fn of(sum: impl AsyncFn(&str) -> Result<f64>) -> Result<Self> {
         Ok(Self {
-            late: of_managers(cluster, "modelled_commands_late_total").await?,
-            all: of_managers(cluster, "modelled_commands_total").await?,
-            unknown: of_managers(cluster, "modelled_kernels_unknown_total").await?,
+            late: sum("modelled_commands_late_total").await?,
+            all: sum("modelled_commands_total").await?,
+            unknown: sum("modelled_kernels_unknown_total").await?,
         })
     }
 
