@@ -12,7 +12,7 @@ mod series;
 pub mod shapes;
 pub mod sharing;
 pub mod thresholds;
-pub mod vary;
+mod vary;
 pub mod workload;
 
 pub use scenario::Scenario;

@@ -161,8 +161,9 @@ impl BoardModel {
         };
         let entry = self.kernels.iter().find(fits)?;
         // Beyond 2^53 work items a launch takes the longest time anyway.
-        let of_items =
-            |seconds: f64| Duration::try_from_secs_f64(items as f64 * seconds).unwrap_or(LONGEST).min(LONGEST);
+        let of_items = |seconds: f64| {
+            Duration::try_from_secs_f64(items as f64 * seconds).unwrap_or(LONGEST).min(LONGEST)
+        };
         let slot = entry.launch.saturating_add(of_items(entry.item_seconds)).min(LONGEST);
         Some(LaunchTime { slot, dma: of_items(entry.dma_item_seconds) })
     }
@@ -204,7 +205,8 @@ fn seconds_per_item(rate: Option<Spanned<f64>>, key: &str) -> Result<f64, At> {
         None => Ok(0.0),
         Some(rate) if rate.get_ref().is_finite() && *rate.get_ref() > 0.0 => Ok(1.0 / rate.get_ref()),
         Some(rate) => {
-            let reason = format!("{key}: write how many work items the board does in a second, for example 4.2e8");
+            let reason =
+                format!("{key}: write how many work items the board does in a second, for example 4.2e8");
             Err((rate.span().start, reason))
         }
     }
@@ -276,7 +278,11 @@ dma_items_per_second = 2000
                 3,
                 "how many work items the board does in a second",
             ),
-            ("board = \"b\"\n[[kernel]]\ndma_items_per_second = -1\n".to_owned(), 3, "dma_items_per_second: write how"),
+            (
+                "board = \"b\"\n[[kernel]]\ndma_items_per_second = -1\n".to_owned(),
+                3,
+                "dma_items_per_second: write how",
+            ),
             ("board = \"b\"\n[[kernel]]\nlaunch = 3\n".to_owned(), 3, "expected a string"),
         ] {
             std::fs::write(&path, &text).unwrap();

@@ -80,7 +80,8 @@ async fn run(
     let nanos = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let home: Arc<str> = node_name(job.home.0).into();
     // A byte more than there is: the slot is the job's until its last output has come home.
-    let request = Request::new("aes-256-ctr", job.size.0 + 1).argument("key", &KEY).argument("counter", &COUNTER);
+    let request =
+        Request::new("aes-256-ctr", job.size.0 + 1).argument("key", &KEY).argument("counter", &COUNTER);
     let mut open = pool.open(request).await?;
     let (started, status) = (nanos(), open.status());
     let node = || status.borrow().node.clone().context("a slot of no node");

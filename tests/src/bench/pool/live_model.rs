@@ -56,7 +56,10 @@ impl Args {
     /// A prerequisite is missing, a job fails, or a result is wrong.
     pub async fn run(self) -> Result<()> {
         let machines = self.machines();
-        ensure!(self.smaller >= 1.0 && self.slower >= 1.0, "--smaller and --slower are divisors of at least 1");
+        ensure!(
+            self.smaller >= 1.0 && self.slower >= 1.0,
+            "--smaller and --slower are divisors of at least 1"
+        );
         let mut report = Report::new(&machines);
         println!("{}", report.head());
         let Some(first) = self.policies.first() else { return Ok(()) };

@@ -46,7 +46,11 @@ impl Machines {
     }
 
     /// Bytes of a piece of a job.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; `as` saturates")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative; `as` saturates"
+    )]
     pub fn piece(&self) -> u64 {
         let exact = MEAN / self.smaller / f64::from(self.pieces);
         ((exact / GRAIN as f64).round() as u64).max(1) * GRAIN

@@ -51,10 +51,8 @@ impl Site {
 
     /// How many commands ended later than modelled, since the managers' start.
     pub async fn late(&self) -> Result<Late> {
-        Late::of(async |metric| {
-            self.bed.metric_of_managers(&format!("fpga_device_manager_{metric}")).await
-        })
-        .await
+        Late::of(async |metric| self.bed.metric_of_managers(&format!("fpga_device_manager_{metric}")).await)
+            .await
     }
 
     /// Waits until the broker grants, and knows all slots.
