@@ -156,6 +156,11 @@ moves: setup control-plane ## Cold starts with the registry's moves off and on, 
 	cargo build --release $(foreach package,$(filter-out fpga-endpoint-picker,$(DEMO)) fpga-registry,-p $(package))
 	target/release/fpga-bench moves $(MOVES)
 
+.PHONY: pool-live-model
+pool-live-model: setup ## The same jobs in the live pool on modelled boards and in fpga-sim, by five policies (45 minutes; POOL_LIVE_MODEL="--seeds 2")
+	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
+	target/release/fpga-bench pool live-model $(POOL_LIVE_MODEL)
+
 .PHONY: picker-load
 picker-load: control-plane envoy ## 500,000 requests through Envoy and the picker, clients and picker killed: counts are exact (PICKER_LOAD_REQUESTS, PICKER_LOAD_SEED)
 	cargo build --release -p fpga-endpoint-picker -p fpga-tests

@@ -33,6 +33,7 @@ mod other_c_libraries;
 mod own_scheduler;
 mod picker;
 mod pool;
+mod pool_live;
 mod readme;
 mod registry;
 mod replicas;
