@@ -8,7 +8,7 @@
 mod client;
 mod front_door;
 mod functions;
-mod plan;
+pub(in crate::bench) mod plan;
 mod report;
 mod simulation;
 

@@ -3,12 +3,15 @@
 
 mod client;
 mod fabric;
+mod faults;
 mod live_model;
 mod machines;
 mod policy;
 mod report;
 mod site;
+mod text;
 
+use super::live_model::plan::draw;
 use anyhow::Result;
 use clap::Subcommand;
 
@@ -22,6 +25,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     LiveModel(live_model::Args),
+    Faults(faults::Args),
 }
 
 impl Args {
@@ -32,6 +36,7 @@ impl Args {
     pub async fn run(self) -> Result<()> {
         match self.command {
             Command::LiveModel(args) => args.run().await,
+            Command::Faults(args) => args.run().await,
         }
     }
 }

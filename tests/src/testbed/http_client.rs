@@ -97,6 +97,15 @@ impl Answer {
         serde_json::from_slice(&self.body).with_context(|| format!("not JSON: {}", self.text()))
     }
 
+    /// The value of a Prometheus sample by its name and labels, as they are written; 0 if there is none.
+    #[must_use]
+    pub fn sample(&self, name: &str) -> f64 {
+        let text = self.text();
+        let values =
+            text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
+        values.sum()
+    }
+
     /// The value of an unlabelled Prometheus metric in the body, or the sum of a labelled one; 0 if there is none.
     #[must_use]
     pub fn metric(&self, name: &str) -> f64 {

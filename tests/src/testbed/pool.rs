@@ -1,7 +1,7 @@
 //! A pool of lent slots without a cluster: the broker, device managers that lend, and the client program.
 
 use super::cluster::Runtime;
-use super::http_client::HttpClient;
+use super::http_client::{Answer, HttpClient};
 use super::network::Network;
 use super::process::{Process, ProcessSpec};
 use super::run_dir::RunDir;
@@ -13,6 +13,7 @@ use fpga_pool_api::v1::broker_client::BrokerClient;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -49,12 +50,21 @@ impl Default for Sharing {
 pub struct PoolBed {
     /// The broker; `None` while it is killed.
     broker: Option<Process>,
-    managers: Vec<Process>,
+    managers: Vec<Manager>,
     /// The broker's flags beside those of the test bed.
     broker_flags: Vec<String>,
     bitstreams: PathBuf,
     network: Network,
     run_dir: RunDir,
+}
+
+/// A manager and how it is started.
+#[derive(Debug)]
+struct Manager {
+    process: Process,
+    spec: ProcessSpec,
+    /// The file that it writes when it listens.
+    ready: PathBuf,
 }
 
 impl PoolBed {
@@ -164,7 +174,7 @@ impl PoolBed {
         let model = model.transpose().context("can't write the model")?;
         let ready = self.run_dir.path().join(format!("{name}.ready"));
         let index = u8::try_from(self.managers.len()).context("too many managers")?;
-        let port = format!("{}:{MANAGER}", self.network.node(index).host());
+        let port = self.manager_address(index).to_string();
         let spec = ProcessSpec::new(&name, programs::built("fpga-device-manager")?, self.run_dir.log(&name))
             .args(["serve", "--runtime", "pocl", "--board", "cpu", "--slots", &slots.to_string(), "--listen"])
             .arg(format!("unix:{}", self.run_dir.path().join(format!("{name}.sock")).display()))
@@ -180,21 +190,32 @@ impl PoolBed {
             .arg(&self.bitstreams)
             .arg("--ready-file")
             .arg(&ready);
-        let manager = Process::start(&spec)?;
-        wait::until(&format!("{name} to listen"), START, async || {
-            manager.check_running()?;
-            Ok(ready.exists().then_some(()))
-        })
-        .await?;
-        self.managers.push(manager);
+        self.managers.push(Manager::start(spec, ready).await?);
         Ok(())
     }
 
     /// Ends a manager by SIGKILL.
     pub async fn kill_manager(&self, index: usize) {
         if let Some(manager) = self.managers.get(index) {
-            manager.kill().await;
+            manager.process.kill().await;
         }
+    }
+
+    /// Starts a manager again that has ended, as it was started before.
+    ///
+    /// # Errors
+    /// There is no such manager, or it does not listen.
+    pub async fn restart_manager(&mut self, index: usize) -> Result<()> {
+        let manager = self.managers.get_mut(index).context("no such manager")?;
+        let _ = std::fs::remove_file(&manager.ready);
+        *manager = Manager::start(manager.spec.clone(), manager.ready.clone()).await?;
+        Ok(())
+    }
+
+    /// Where clients on other nodes reach a manager.
+    #[must_use]
+    pub fn manager_address(&self, index: u8) -> SocketAddr {
+        SocketAddr::from((self.network.node(index).host(), MANAGER))
     }
 
     /// A run of `fpga-acc run` of a tenant's process on a node, with pipes for its input and output. What it says goes to
@@ -225,15 +246,27 @@ impl PoolBed {
         Ok(answer.metric(name))
     }
 
+    /// Number of lent slots that are free, by the word of their managers.
+    ///
+    /// # Errors
+    /// A manager does not answer.
+    pub async fn free_slots(&self) -> Result<f64> {
+        self.sum_over_managers(|answer| answer.sample("fpga_device_manager_pool_slots{state=\"free\"}")).await
+    }
+
     /// A sum of a metric over all managers and all its labels.
     ///
     /// # Errors
     /// A manager does not answer.
     pub async fn metric_of_managers(&self, name: &str) -> Result<f64> {
+        self.sum_over_managers(|answer| answer.metric(name)).await
+    }
+
+    async fn sum_over_managers(&self, of: impl Fn(&Answer) -> f64) -> Result<f64> {
         let (http, mut sum) = (HttpClient::new(START), 0.0);
         for index in 0..u8::try_from(self.managers.len())? {
             let url = format!("http://{}/metrics", self.manager_metrics(index));
-            sum += http.get(&url).await?.metric(name);
+            sum += of(&http.get(&url).await?);
         }
         Ok(sum)
     }
@@ -256,7 +289,8 @@ impl PoolBed {
     /// # Errors
     /// The first that has ended, with the end of its log.
     pub fn check_running(&self) -> Result<()> {
-        self.broker.iter().chain(&self.managers).try_for_each(Process::check_running)
+        let managers = self.managers.iter().map(|manager| &manager.process);
+        self.broker.iter().chain(managers).try_for_each(Process::check_running)
     }
 
     /// The file with a tenant's token.
@@ -269,6 +303,17 @@ impl PoolBed {
     #[must_use]
     pub fn home_token(&self, home: u32) -> PathBuf {
         self.token_file(&node_name(home))
+    }
+
+    /// Keeps the logs after the end.
+    pub fn keep_logs(&mut self) {
+        self.run_dir.keep();
+    }
+
+    /// Address of the broker, as a socket has it.
+    #[must_use]
+    pub fn broker_socket(&self) -> SocketAddr {
+        SocketAddr::from((self.network.control_plane(), BROKER))
     }
 
     /// The folder with the logs.
@@ -285,6 +330,18 @@ impl PoolBed {
 
     fn at(&self, port: u16) -> String {
         format!("{}:{port}", self.network.control_plane())
+    }
+}
+
+impl Manager {
+    async fn start(spec: ProcessSpec, ready: PathBuf) -> Result<Self> {
+        let process = Process::start(&spec)?;
+        wait::until(&format!("{} to listen", spec.name), START, async || {
+            process.check_running()?;
+            Ok(ready.exists().then_some(()))
+        })
+        .await?;
+        Ok(Self { process, spec, ready })
     }
 }
 

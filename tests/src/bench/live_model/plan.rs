@@ -134,7 +134,7 @@ impl Plan {
 }
 
 /// A number from 0 to 1 for `what`, the same in each run.
-pub(super) fn draw(what: &impl Hash) -> f64 {
+pub(in crate::bench) fn draw(what: &impl Hash) -> f64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64

@@ -3,12 +3,9 @@
 
 use super::fabric::Fabric;
 use super::machines::GRAIN;
+use super::text::{COUNTER, KEY, Text};
 use crate::testbed::pool::node_name;
-use aes::Aes256;
-use aes::cipher::{KeyIvInit as _, StreamCipher as _};
 use anyhow::{Context as _, Result, ensure};
-use bytes::Bytes;
-use ctr::Ctr128BE;
 use fpga_acc::{Pool, Request};
 use fpga_cluster::pool::{Bytes as Size, Place};
 use fpga_sim::pool::engine::{Arrival, Record};
@@ -17,30 +14,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-const KEY: [u8; 32] = [7; 32];
-const COUNTER: [u8; 16] = [9; 16];
 /// Time within which the last job of a run must end.
 const PATIENCE: Duration = Duration::from_secs(1800);
-
-/// What all jobs work on: each encrypts the first bytes of the same text.
-#[derive(Debug, Clone)]
-struct Text {
-    plain: Bytes,
-    secret: Bytes,
-}
-
-impl Text {
-    fn of(bytes: u64) -> Result<Self> {
-        let plain: Vec<u8> = (0_u32..).map(mixed).take(usize::try_from(bytes)?).collect();
-        let mut secret = plain.clone();
-        Ctr128BE::<Aes256>::new(&KEY.into(), &COUNTER.into()).apply_keystream(&mut secret);
-        Ok(Self { plain: plain.into(), secret: secret.into() })
-    }
-}
-
-fn mixed(at: u32) -> u8 {
-    at.wrapping_mul(2_654_435_761).to_le_bytes()[3]
-}
 
 /// Plays the jobs from now on, and returns what became of them, in the same order.
 pub(super) async fn play(
@@ -105,17 +80,4 @@ async fn run(
     let ended = nanos();
     open.close().await?;
     Ok(Record { job, started, ended, place })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_encrypted_by_the_stream() {
-        let text = Text::of(40).unwrap();
-        assert_eq!(text.plain.len(), 40);
-        assert_ne!(text.plain, text.secret);
-        assert_eq!(Text::of(20).unwrap().secret, text.secret.slice(..20));
-    }
 }
