@@ -161,6 +161,11 @@ pool-live-model: setup ## The same jobs in the live pool on modelled boards and 
 	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool live-model $(POOL_LIVE_MODEL)
 
+.PHONY: pool-faults
+pool-faults: setup ## The pool under load while its parts are killed, stopped, and cut off, 100 rounds, on Linux with iptables (half an hour; POOL_FAULTS="--rounds 10 --seed 2")
+	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager -p fpga-acc
+	target/release/fpga-bench pool faults $(POOL_FAULTS)
+
 .PHONY: picker-load
 picker-load: control-plane envoy ## 500,000 requests through Envoy and the picker, clients and picker killed: counts are exact (PICKER_LOAD_REQUESTS, PICKER_LOAD_SEED)
 	cargo build --release -p fpga-endpoint-picker -p fpga-tests

@@ -10,6 +10,7 @@ mod kind;
 mod report;
 
 use super::draw;
+use super::text::Text;
 use crate::testbed::pool::{PoolBed, Sharing};
 use crate::testbed::wait;
 use anyhow::{Context as _, Result, ensure};
@@ -25,9 +26,9 @@ const SLOTS: u32 = 2;
 const JOBS_END: Duration = Duration::from_secs(120);
 /// Time after the last byte of a client until its slot is free (I4). No slot is bad after these faults.
 const SLOTS_FREE: Duration = Duration::from_secs(35);
-/// A board on which a piece of 4 MB takes 100 ms.
+/// A board on which a piece of 4 MB takes 400 ms, so that jobs run when something happens.
 const MODEL: &str = "board = \"a board of fpga-bench pool\"\nreconfiguration = \"10ms\"\n\n[[kernel]]\nname = \"aes_256_ctr\"\n\
-                     items_per_second = 2.5e6\n\n[[kernel]]\nlaunch = \"100ms\"\n";
+                     items_per_second = 6.25e5\n";
 
 /// Kills, stops and cuts off parts of the pool under load, and checks that no job and no slot is lost.
 #[derive(Debug, clap::Args)]
@@ -62,10 +63,11 @@ impl Args {
             bed.start_manager_with(&sharing).await?;
         }
         all_free(&bed).await?;
+        let text = job::text()?;
         let mut report = Report::default();
         for number in 1..=self.rounds {
             let fault = self.fault(number);
-            let round = self.round(&mut bed, number, fault).await;
+            let round = self.round(&mut bed, &text, number, fault).await;
             let round = round.with_context(|| {
                 format!("round {number} (seed {}), {fault}; logs in {}", self.seed, bed.logs().display())
             });
@@ -82,10 +84,10 @@ impl Args {
         Fault::draw(kinds, (self.seed, round))
     }
 
-    async fn round(&self, bed: &mut PoolBed, number: u64, fault: Fault) -> Result<Round> {
-        let mut jobs = Jobs::start(bed, self.jobs, (self.seed, number))?;
+    async fn round(&self, bed: &mut PoolBed, text: &Text, number: u64, fault: Fault) -> Result<Round> {
+        let mut jobs = Jobs::start(bed, text, self.jobs, (self.seed, number))?;
         tokio::time::sleep(fault.after).await;
-        let began = Instant::now();
+        let (began, struck) = (Instant::now(), jobs.running());
         fault.happen(bed, &mut jobs).await?;
         let healed = Instant::now();
         let ends = tokio::time::timeout(JOBS_END, jobs.ends()).await.context("jobs do not end")??;
@@ -95,7 +97,13 @@ impl Args {
         ensure!(lost - ended <= may_miss, "{} of {lost} jobs have no output", lost - ended);
         let took = healed.elapsed();
         all_free(bed).await?;
-        Ok(Round { jobs: ended, fault: healed - began, jobs_took: took, free_after: healed.elapsed() })
+        Ok(Round {
+            jobs: ended,
+            struck,
+            fault: healed - began,
+            jobs_took: took,
+            free_after: healed.elapsed(),
+        })
     }
 }
 

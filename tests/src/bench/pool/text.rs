@@ -24,6 +24,12 @@ impl Text {
         Ctr128BE::<Aes256>::new(&KEY.into(), &COUNTER.into()).apply_keystream(&mut secret);
         Ok(Self { plain: plain.into(), secret: secret.into() })
     }
+
+    /// The first bytes of the text.
+    pub fn first(&self, bytes: u64) -> Result<Self> {
+        let bytes = usize::try_from(bytes)?.min(self.plain.len());
+        Ok(Self { plain: self.plain.slice(..bytes), secret: self.secret.slice(..bytes) })
+    }
 }
 
 fn mixed(at: u32) -> u8 {

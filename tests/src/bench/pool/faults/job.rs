@@ -29,12 +29,14 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Jobs {
     pids: Vec<Pid>,
+    /// The program that a signal chose: all signals of a round go to the same one.
+    chosen: Option<Pid>,
     running: JoinSet<Result<End>>,
 }
 
 impl Jobs {
     /// Starts the programs.
-    pub fn start(bed: &PoolBed, count: u64, (seed, round): (u64, u64)) -> Result<Self> {
+    pub fn start(bed: &PoolBed, text: &Text, count: u64, (seed, round): (u64, u64)) -> Result<Self> {
         let hex = |bytes: &[u8]| {
             bytes.iter().fold(String::new(), |mut text, byte| {
                 let _ = write!(text, "{byte:02x}");
@@ -46,7 +48,7 @@ impl Jobs {
         for job in 0..count {
             let of = |what: &str| draw(&(seed, round, job, what));
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 32 MB")]
-            let bytes = (of("size") * PIECES * PIECE) as u64 + 1;
+            let bytes = ((0.25 + 0.75 * of("size")) * PIECES * PIECE) as u64;
             let tenant = TENANTS[usize::from(of("tenant") < 0.5)];
             // The last node has no board.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a few")]
@@ -55,21 +57,27 @@ impl Jobs {
             let mut child = bed.job(tenant, &node_name(node), &args)?.spawn().context("can't start a job")?;
             let pid = child.id().context("a job has ended at once")?;
             pids.push(Pid::from_raw(i32::try_from(pid)?));
-            let text = Text::of(bytes)?;
+            let text = text.first(bytes)?;
             running.spawn(async move {
                 let end = run(&mut child, &text).await;
                 end.with_context(|| format!("job {job} of {bytes} bytes on {}", node_name(node)))
             });
         }
-        Ok(Self { pids, running })
+        Ok(Self { pids, chosen: None, running })
     }
 
-    /// Sends a signal to the program that `which`, from 0 to 1, chooses. One that has ended gets none.
+    /// Number of programs that have not ended.
+    pub fn running(&self) -> usize {
+        self.pids.iter().filter(|pid| lives(**pid)).count()
+    }
+
+    /// Sends a signal to a program that has not ended; `which`, from 0 to 1, chooses it for the first signal.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-    pub fn signal(&self, which: f64, signal: Signal) -> Result<()> {
-        let index = (which * self.pids.len() as f64) as usize;
-        let pid = self.pids.get(index).context("no such job")?;
-        match kill(*pid, signal) {
+    pub fn signal(&mut self, which: f64, signal: Signal) -> Result<()> {
+        let living: Vec<Pid> = self.pids.iter().copied().filter(|pid| lives(*pid)).collect();
+        let Some(first) = living.get((which * living.len() as f64) as usize) else { return Ok(()) };
+        let pid = *self.chosen.get_or_insert(*first);
+        match kill(pid, signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(error) => Err(error).context("a job gets no signal"),
         }
@@ -83,6 +91,19 @@ impl Jobs {
         }
         Ok(ends)
     }
+}
+
+/// Whether a program has not ended. Its id is not used again before its end is waited for, and hardly so after it.
+fn lives(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    stat.contains("(fpga-acc)") && state.is_some_and(|state| state != 'Z')
+}
+
+/// A text for the longest job.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 MB")]
+pub(super) fn text() -> Result<Text> {
+    Text::of((PIECES * PIECE) as u64)
 }
 
 async fn run(child: &mut Child, text: &Text) -> Result<End> {

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) struct Round {
     /// Jobs with the right output.
     pub jobs: usize,
+    /// Jobs that had not ended when the fault began.
+    pub struck: usize,
     /// Time for which the fault lasted, with the start of what was killed.
     pub fault: Duration,
     /// Time from its end until the last job's end.
@@ -30,9 +32,12 @@ impl Report {
 
 impl fmt::Display for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { jobs, jobs_took, free_after, .. } = self;
+        let Self { jobs, struck, jobs_took, free_after, .. } = self;
         let [jobs_took, free_after] = [jobs_took, free_after].map(Duration::as_secs_f64);
-        write!(f, "{jobs} jobs right after {jobs_took:.1} s, all slots free after {free_after:.1} s")
+        write!(
+            f,
+            "{struck} jobs struck, {jobs} right after {jobs_took:.1} s, all slots free after {free_after:.1} s"
+        )
     }
 }
 
@@ -40,17 +45,18 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| fault | rounds | jobs with the right output | fault, s, longest | jobs' ends after it, s, longest | all slots \
+            "| fault | rounds | jobs that had not ended | jobs with the right output | fault, s, longest | jobs' ends after it, s, longest | all slots \
              free after it, s, longest |"
         )?;
-        writeln!(f, "|---|---|---|---|---|---|")?;
+        writeln!(f, "|---|---|---|---|---|---|---|")?;
         for (kind, rounds) in &self.0 {
             let longest =
                 |of: fn(&Round) -> Duration| rounds.iter().map(of).max().unwrap_or_default().as_secs_f64();
             writeln!(
                 f,
-                "| {kind} | {} | {} | {:.1} | {:.1} | {:.1} |",
+                "| {kind} | {} | {} | {} | {:.1} | {:.1} | {:.1} |",
                 rounds.len(),
+                rounds.iter().map(|round| round.struck).sum::<usize>(),
                 rounds.iter().map(|round| round.jobs).sum::<usize>(),
                 longest(|round| round.fault),
                 longest(|round| round.jobs_took),
