@@ -20,7 +20,7 @@ NODES ?= modelled
 export RUNTIME BASELINE ROUTER CTS NODES
 
 # What the demo needs of ours, and beside it.
-DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd fpga-endpoint-picker
+DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd fpga-endpoint-picker kubectl-fpga
 DEMO_NEEDS := setup control-plane envoy
 ifeq ($(NODES),real)
 DEMO += fpga-node-plugin fpga-registry
@@ -121,6 +121,15 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 test-node: node-possible setup control-plane node helm registry envoy build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
 	cargo test --workspace --test real_node --test end_to_end -- --ignored --test-threads=1 \
 	    --skip platforms:: --skip any_cluster:: --skip registry::kills::
+
+.PHONY: chromium
+chromium: ## Install Chromium for the tests of the live page (100 MB, once; or name the command)
+	@hack/chromium.sh
+
+.PHONY: test-web
+test-web: $(DEMO_NEEDS) chromium ## The live page in a real browser, with the demo and with 5,000 nodes (3 minutes)
+	cargo build $(foreach package,$(DEMO),-p $(package))
+	cargo test -p fpga-tests --test web -- --ignored --nocapture --test-threads=1
 
 .PHONY: test-platforms
 test-platforms: node-possible setup control-plane node helm envoy knative build ## Functions as OpenFaaS and Knative deploy them, on real nodes (as root, on Linux)

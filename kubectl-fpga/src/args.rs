@@ -11,10 +11,12 @@ use crate::moves::MovesArgs;
 use crate::nodes::NodesArgs;
 use crate::route::RouteArgs;
 use crate::top::TopArgs;
+use crate::web::WebArgs;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
+  kubectl fpga web                       # a live page of all of it
   kubectl fpga nodes                     # what every board does
   kubectl fpga top --watch               # the busiest ones, every two seconds
   kubectl fpga explain default/sobel-7   # why the pod went where it did
@@ -49,6 +51,9 @@ enum Command {
     /// The busiest nodes or devices, or the replicas of functions with the most requests in flight.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(TopArgs),
+    /// A live page in the browser: what every board runs and for whom, who waits, and why pods went where they are.
+    #[command(after_help = crate::web::EXAMPLES)]
+    Web(WebArgs),
     /// Every board with the pods that have it.
     #[command(after_help = crate::boards::EXAMPLES)]
     Boards(BoardsArgs),
@@ -83,6 +88,7 @@ impl Args {
                 Command::Nodes(args) => args.run(&connect).await,
                 Command::Route(args) => args.run(&connect).await,
                 Command::Top(args) => args.run(&connect).await,
+                Command::Web(args) => args.run(&connect).await,
                 Command::Boards(args) => args.run(&connect).await,
                 Command::Functions(args) => args.run(&connect).await,
                 Command::Bitstreams(args) => args.run(&connect).await,
@@ -108,6 +114,7 @@ mod tests {
             "nodes",
             "route",
             "top",
+            "web",
             "doctor",
             "bitstream",
             "bitstreams",

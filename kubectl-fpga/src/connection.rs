@@ -100,10 +100,24 @@ impl ConnectArgs {
     /// # Errors
     /// [`Problem::NotConfigured`] if no cluster is configured.
     pub async fn cluster(&self) -> Result<Cluster, Problem> {
+        self.cluster_with(self.time()).await
+    }
+
+    /// Connects to the configured cluster, for watches: an answer may be silent for `silence`.
+    ///
+    /// # Errors
+    /// [`Problem::NotConfigured`] if no cluster is configured.
+    pub async fn watched_cluster(&self, silence: Duration) -> Result<Cluster, Problem> {
+        self.cluster_with(self.time().max(silence)).await
+    }
+
+    // Nothing is asked again behind the user's back: who waits should hear at once that a part is away.
+    async fn cluster_with(&self, silence: Duration) -> Result<Cluster, Problem> {
         let config = kube_config::load(self.kubeconfig.as_deref(), self.context.as_deref()).await;
         let mut config = config.map_err(|error| Problem::not_configured(&error))?;
         config.connect_timeout = Some(self.time());
-        config.read_timeout = Some(self.time());
+        config.read_timeout = Some(silence);
+        config.default_retry = false;
         let server = config.cluster_url.to_string();
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|error| Problem::not_configured(&error))?;
@@ -141,6 +155,7 @@ impl ConnectArgs {
         config.auth_info.client_key = text(&self.extender_key);
         config.connect_timeout = Some(self.time());
         config.read_timeout = Some(self.time());
+        config.default_retry = false;
         Client::try_from(config).map_err(|error| Problem::Url {
             part,
             url: url.to_string(),

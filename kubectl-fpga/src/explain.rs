@@ -10,7 +10,7 @@ use crate::nodes::warn;
 use crate::output::{Colours, Format, print, print_json};
 use crate::part::Part;
 use crate::problem::{Grant, Problem};
-use crate::replicas::{self, Answered};
+use crate::replicas::{self, Answered, Replica};
 use anyhow::{Result, bail};
 use fpga_core::names::{BOARDS_ANNOTATION, BOARDS_REASON_ANNOTATION};
 use fpga_extender_api::Explanation;
@@ -40,15 +40,15 @@ pub struct ExplainArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct PodArg {
-    namespace: Option<String>,
-    name: String,
+pub(crate) struct PodArg {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
 }
 
 /// The placement of a pod, and the decision behind it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Explained {
+pub(crate) struct Explained {
     namespace: String,
     pod: String,
     /// The pod's node and boards according to the API server.
@@ -92,33 +92,14 @@ impl ExplainArgs {
         let namespace = self.pod.namespace.clone().or(connect.namespace.clone()).or(configured);
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         let replicas = replicas::replicas(Part::Extender, connect).await?;
-        let path = format!("/explain/{namespace}/{}", self.pod.name);
-        let answers = replicas::ask_all::<Explanation>(&replicas, &path).await;
-        let placed = match &cluster {
-            Ok(cluster) => placement_of(cluster, &namespace, &self.pod.name).await,
-            Err(problem) => Err(problem.clone()),
+        let (explained, silent) = explain(&replicas, cluster.as_ref(), &namespace, &self.pod.name).await?;
+        let explained = match explained {
+            Ok(explained) => explained,
+            Err(forgotten) => {
+                warn(&silent);
+                bail!(forgotten);
+            }
         };
-        let (told, others, silent) = latest(answers)?;
-        let Some(told) = told else {
-            warn(&silent);
-            let where_it_is = match placed {
-                Ok(Some(Placed { node: Some(node), .. })) => format!("The pod runs on {node}. "),
-                Ok(Some(Placed { node: None, .. })) => {
-                    "The pod waits; `kubectl describe pod` has kube-scheduler's words. ".to_owned()
-                }
-                Ok(None) => "There is no such pod. ".to_owned(),
-                Err(_) => String::new(),
-            };
-            bail!(
-                "no replica remembers a decision for pod {namespace}/{}. {where_it_is}Either it asks for nothing of an \
-                 FPGA (label, annotation or resource of fpga-scheduling.io), or kube-scheduler doesn't ask the extender \
-                 (`kubectl fpga doctor` finds out), or the decision is forgotten: each replica remembers the last 1,024 \
-                 pods since it started",
-                self.pod.name
-            );
-        };
-        let placed = placed.ok().flatten().unwrap_or_default();
-        let explained = Explained { namespace, pod: self.pod.name.clone(), placed, told, others };
         match self.output {
             Format::Json => print_json(&explained)?,
             format => print(&explained.text(format == Format::Wide, Colours::of_stdout()))?,
@@ -126,6 +107,49 @@ impl ExplainArgs {
         warn(&silent);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Why there is no explanation, as a text for people.
+pub(crate) type Forgotten = String;
+
+/// The explanation of a pod's placement, and the problems of replicas that did not answer. Without a cluster the answer
+/// lacks the pod's node.
+///
+/// # Errors
+/// No replica answers.
+pub(crate) async fn explain(
+    replicas: &[Replica],
+    cluster: Result<&Cluster, &Problem>,
+    namespace: &str,
+    name: &str,
+) -> Result<(Result<Explained, Forgotten>, Vec<Problem>), Problem> {
+    let path = format!("/explain/{namespace}/{name}");
+    let answers = replicas::ask_all::<Explanation>(replicas, &path).await;
+    let placed = match cluster {
+        Ok(cluster) => placement_of(cluster, namespace, name).await,
+        Err(problem) => Err(problem.clone()),
+    };
+    let (told, others, silent) = latest(answers)?;
+    let Some(told) = told else {
+        let where_it_is = match placed {
+            Ok(Some(Placed { node: Some(node), .. })) => format!("The pod runs on {node}. "),
+            Ok(Some(Placed { node: None, .. })) => {
+                "The pod waits; `kubectl describe pod` has kube-scheduler's words. ".to_owned()
+            }
+            Ok(None) => "There is no such pod. ".to_owned(),
+            Err(_) => String::new(),
+        };
+        let forgotten = format!(
+            "no replica remembers a decision for pod {namespace}/{name}. {where_it_is}Either it asks for nothing of an \
+             FPGA (label, annotation or resource of fpga-scheduling.io), or kube-scheduler doesn't ask the extender \
+             (`kubectl fpga doctor` finds out), or the decision is forgotten: each replica remembers the last 1,024 \
+             pods since it started"
+        );
+        return Ok((Err(forgotten), silent));
+    };
+    let placed = placed.ok().flatten().unwrap_or_default();
+    let (namespace, pod) = (namespace.to_owned(), name.to_owned());
+    Ok((Ok(Explained { namespace, pod, placed, told, others }), silent))
 }
 
 /// Where the pod is; `None` if there is no such pod.
@@ -166,7 +190,7 @@ fn latest(answers: Vec<Answered<Explanation>>) -> Result<Latest, Problem> {
     Ok((last, others, silent))
 }
 
-fn pod(text: &str) -> Result<PodArg, String> {
+pub(crate) fn pod(text: &str) -> Result<PodArg, String> {
     let (namespace, name) = match text.split_once('/') {
         Some(("pod" | "pods", name)) => (None, name),
         Some((namespace, name)) => (Some(namespace), name),

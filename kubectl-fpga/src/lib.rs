@@ -22,3 +22,4 @@ pub mod problem;
 pub mod replicas;
 mod route;
 mod top;
+mod web;

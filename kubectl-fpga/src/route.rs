@@ -36,9 +36,9 @@ pub struct RouteArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct FunctionArg {
-    namespace: Option<String>,
-    name: String,
+pub(crate) struct FunctionArg {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
 }
 
 impl RouteArgs {
@@ -83,10 +83,10 @@ impl RouteArgs {
     }
 }
 
-type Known = BTreeMap<String, PicksView>;
+pub(crate) type Known = BTreeMap<String, PicksView>;
 
 /// What each picker knows, and the problems of those that did not answer.
-fn answers(answers: Vec<Answered<PicksView>>) -> Result<(Known, Vec<Problem>), Problem> {
+pub(crate) fn answers(answers: Vec<Answered<PicksView>>) -> Result<(Known, Vec<Problem>), Problem> {
     let (mut known, mut silent, mut answered) = (Known::new(), Vec::new(), false);
     for Answered { replica, answer } in answers {
         match answer {
@@ -208,7 +208,7 @@ fn pick_row(pick: &PickView) -> Vec<Cell> {
     }
 }
 
-fn function(text: &str) -> Result<FunctionArg, String> {
+pub(crate) fn function(text: &str) -> Result<FunctionArg, String> {
     let (namespace, name) = match text.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, text),

@@ -8,7 +8,7 @@ use crate::response::json;
 use crate::verbs::Refusal;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -18,8 +18,14 @@ use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::NodeState;
 use fpga_core::requirement::Requirement;
 use fpga_core::staleness::Knowledge;
-use fpga_extender_api::{self as api, Filtered, KnownState, NodeView, ScoreInfluence, Scored};
+use fpga_core::units::WallTime;
+use fpga_extender_api::{
+    self as api, BestNode, DecisionView, Filtered, KnownState, NodeView, ScoreInfluence, Scored,
+};
 use fpga_net::http::open_metrics;
+use serde::Deserialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Liveness: the process answers.
@@ -159,6 +165,64 @@ pub async fn explain(
             );
             json(StatusCode::NOT_FOUND, serde_json::json!({ "error": error }).to_string())
         }
+    }
+}
+
+/// Most decisions in an answer to `/decisions`.
+const MAX_DECISIONS: usize = 100;
+/// Upper bound of the text for a decision.
+const DECISION_BYTES: usize = 8 * 1024;
+/// Nodes with the greatest scores that are told of a decision.
+const BEST_NODES: usize = 3;
+
+/// What of the decisions is asked for.
+#[derive(Debug, Deserialize)]
+pub struct Since {
+    /// Only decisions from this time on, milliseconds since the epoch.
+    #[serde(default)]
+    since: u64,
+}
+
+/// The latest decisions, without their nodes, the latest first.
+pub async fn decisions(
+    State(app): State<Arc<App>>,
+    Query(Since { since }): Query<Since>,
+    request: Request,
+) -> Response {
+    let latest = app.explanations.since(WallTime(since), MAX_DECISIONS);
+    let bytes = latest.len() * DECISION_BYTES;
+    let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else {
+        return Refusal::Busy.into_response();
+    };
+    let body = serde_json::to_vec(&latest.iter().map(summary).collect::<Vec<_>>());
+    let bytes = body.as_ref().map_or(0, Vec::capacity);
+    charge.answer(respond(body), bytes)
+}
+
+/// A decision without its nodes.
+fn summary(explanation: &Explanation) -> DecisionView<&str, Rejection> {
+    let Explanation { pod, uid, requirement, problem, filter, prioritize, .. } = explanation;
+    let verdicts = filter.as_ref().map(|filter| filter.verdicts.as_slice()).unwrap_or_default();
+    let mut rejections = BTreeMap::new();
+    for rejection in verdicts.iter().filter_map(|verdict| verdict.err()) {
+        *rejections.entry(rejection).or_insert(0) += 1;
+    }
+    let scores = prioritize.iter().flat_map(|decided| decided.names.iter().zip(&decided.verdicts));
+    let mut best: Vec<BestNode<&str>> =
+        scores.map(|(node, verdict)| BestNode { node, score: verdict.score }).collect();
+    best.sort_by_key(|node| Reverse(node.score));
+    best.truncate(BEST_NODES);
+    DecisionView {
+        namespace: &pod.namespace,
+        name: &pod.name,
+        uid,
+        at_ms: explanation.at().0,
+        problem: problem.as_deref(),
+        bitstreams: requirement.bitstreams.iter().map(ToString::to_string).collect(),
+        candidates: verdicts.len(),
+        passed: verdicts.iter().filter(|verdict| verdict.is_ok()).count(),
+        rejections,
+        best,
     }
 }
 

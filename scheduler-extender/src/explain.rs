@@ -111,6 +111,14 @@ impl Explanations {
     pub fn of(&self, pod: &PodName) -> Option<Explanation> {
         self.0.lock().pods.get(pod).cloned()
     }
+
+    /// The latest decisions for at most `count` pods that were decided at `since` or later, the latest first.
+    #[must_use]
+    pub fn since(&self, since: WallTime, count: usize) -> Vec<Explanation> {
+        let ring = self.0.lock();
+        let latest_first = ring.oldest_first.iter().rev().filter_map(|pod| ring.pods.get(pod));
+        latest_first.take_while(|explanation| explanation.at() >= since).take(count).cloned().collect()
+    }
 }
 
 impl Ring {
@@ -160,6 +168,14 @@ impl Ring {
 }
 
 impl Explanation {
+    /// The time of the later of the two decisions.
+    #[must_use]
+    pub fn at(&self) -> WallTime {
+        let filter = self.filter.as_ref().map(|filter| filter.at);
+        let prioritize = self.prioritize.as_ref().map(|prioritize| prioritize.at);
+        filter.max(prioritize).unwrap_or(WallTime(0))
+    }
+
     /// Number of nodes in both decisions together.
     #[must_use]
     pub fn rows(&self) -> usize {
@@ -266,6 +282,20 @@ mod tests {
         let names = ["a", "", "node-ü", "b"];
         assert_eq!(names.into_iter().collect::<Names>().iter().collect::<Vec<_>>(), names);
         assert_eq!(Names::of(names.into_iter()).iter().collect::<Vec<_>>(), names);
+    }
+
+    #[test]
+    fn the_latest_decisions_come_first_up_to_a_time_and_a_number() {
+        let all = Explanations::default();
+        for (name, decision) in [("a", filter(1)), ("b", filter(1)), ("a", scores())] {
+            all.remember(pod(name), "u", asked(), decision);
+        }
+        let names = |since: u64, count: usize| {
+            let found = all.since(WallTime(since), count);
+            found.into_iter().map(|explanation| explanation.pod.name).collect::<Vec<_>>()
+        };
+        assert_eq!((names(0, 9), names(0, 1)), (vec!["a".to_owned(), "b".to_owned()], vec!["a".to_owned()]));
+        assert_eq!((names(2, 9), names(3, 9)), (vec!["a".to_owned()], Vec::new()));
     }
 
     #[test]

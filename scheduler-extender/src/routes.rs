@@ -53,6 +53,7 @@ pub fn reading(app: Arc<App>) -> Router {
         .route("/nodes", get(admin::nodes))
         .route("/config", get(admin::config))
         .route("/version", get(admin::version))
+        .route("/decisions", get(admin::decisions))
         .route("/explain/{namespace}/{pod}", get(admin::explain));
     router.with_state(Arc::clone(&app)).merge(admin::probes(app))
 }

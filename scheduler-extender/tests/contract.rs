@@ -250,6 +250,14 @@ async fn the_annotation_decides_and_every_term_is_explained() {
     assert_eq!(explained["votes"], votes);
     assert_eq!(get(&router, "/explain/d/other").await.0, StatusCode::NOT_FOUND);
 
+    let decisions: Value = serde_json::from_str(&get(&router, "/decisions").await.1).unwrap();
+    let decision = &decisions[0];
+    assert_eq!((&decision["name"], &decision["bitstreams"]), (&json!("p"), &json!(["sobel"])));
+    assert_eq!((&decision["candidates"], &decision["passed"]), (&json!(4), &json!(2)));
+    assert_eq!(decision["rejections"], json!({"unknownNode": 1, "vendor": 1}));
+    assert_eq!(decision["best"], json!([{"node": "a", "score": 8}, {"node": "b", "score": 8}]));
+    assert_eq!(get(&router, &format!("/decisions?since={}", u64::MAX)).await.1, "[]");
+
     let nodes: Value = serde_json::from_str(&get(&router, "/nodes").await.1).unwrap();
     assert_eq!(nodes[0]["known"]["usageMs"], 9_000);
     assert_eq!((&nodes[0]["freshness"], &nodes[0]["source"]), (&json!("fresh"), &json!("watched")));

@@ -39,6 +39,13 @@ const SHORTEST_WINDOW: Duration = Duration::from_secs(10);
 /// Time that the last invocations may take after the end of the trace.
 const LAST: Duration = Duration::from_secs(30);
 
+/// What a newcomer may try next.
+const NEXT: &str = "
+What to try next
+    make demo ROUTER=0       the same requests in turn, without the router; the summary compares both runs
+    make demo NODES=real     as root: in pods of two real nodes, installed by the Helm chart
+    manifests/README.md      install it on your own cluster; there `kubectl fpga web` shows the live page";
+
 /// Runs kube-fpga's whole loop on this machine and shows it.
 #[derive(Debug, Parser)]
 #[command(
@@ -126,6 +133,8 @@ impl Args {
         });
         let stage = stage.start().await?;
         progress.say(&format!("    logs: {}", stage.logs().display()));
+        let web = stage.web().await?;
+        progress.say(&format!("\n    Watch it live:  {}\n", web.url()));
         progress.step("deploying the functions, one after the other, each called a few times");
         let functions = Functions::deploy(&stage).await?;
         progress.step("a first picture through Sobel");
@@ -161,6 +170,7 @@ impl Args {
         progress.draw(&picture::draw(&last, window, &tally));
         progress.step("stopping everything");
         let decisions = functions.decisions(&stage).await?;
+        web.stop().await;
         stage.stop().await;
         let summary = summary::Summary::new(&weights, &last, &decisions, &tally);
         progress.say(&summary.to_string());
@@ -174,6 +184,7 @@ impl Args {
         }
         progress.say(&format!("    picture              {}", picture.display()));
         progress.say(&format!("    the demo took        {:.0} s", progress.elapsed().as_secs_f64()));
+        progress.say(NEXT);
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod any_cluster;
 pub mod artifacts;
+pub mod browser;
 pub mod cluster;
 pub mod control_plane;
 pub mod do_nothing_extender;
@@ -35,6 +36,8 @@ pub mod router;
 pub mod run_dir;
 pub mod scale;
 pub mod shipped;
+pub mod stand_in_site;
 pub mod valve;
 pub mod wait;
+pub mod web;
 pub mod workload;

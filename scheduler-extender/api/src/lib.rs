@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod decision;
 mod explanation;
 mod influence;
 mod node;
 
 pub use config::{ConfigView, FileProblem, FileStatus, Policy, Rules};
+pub use decision::{BestNode, DecisionView};
 pub use explanation::{Decided, ExpectedShare, Explanation, Filtered, Measured, Score, Scored};
 pub use influence::ScoreInfluence;
 pub use node::{KnownState, NodeView};

@@ -5,11 +5,13 @@ use crate::testbed::artifacts;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
 use crate::testbed::endpoint_slices::EndpointSlices;
 use crate::testbed::http_client::HttpClient;
+use crate::testbed::identity::Identity;
 use crate::testbed::invoke::FUNCTION_PORT;
 use crate::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use crate::testbed::real_node::{Image, RealNode, RunMount, ServiceProxy, envoy_image};
 use crate::testbed::restricted::{self, RestrictedPod};
 use crate::testbed::router::Router;
+use crate::testbed::web::{Parts, Web};
 use crate::testbed::workload::Workload;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
@@ -293,6 +295,21 @@ impl Stage {
             Self::Modelled { cluster, .. } => cluster.plane().client(),
             Self::Real { cluster, .. } => cluster.plane().client(),
         }
+    }
+
+    /// Starts the live page of the cluster.
+    pub async fn web(&self) -> Result<Web> {
+        let (plane, parts) = match self {
+            Self::Modelled { cluster, router, .. } => {
+                let parts = Parts {
+                    extender: Some(cluster.extender_url("")),
+                    picker: router.as_ref().map(|router| router.0.picker_url()),
+                };
+                (cluster.plane(), parts)
+            }
+            Self::Real { cluster, .. } => (cluster.plane(), Parts::default()),
+        };
+        Web::start(plane, &Identity::Admin, &parts).await
     }
 
     /// The HTTP client of the cluster.

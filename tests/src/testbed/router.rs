@@ -49,6 +49,12 @@ impl Router {
         format!("http://{}/function/{function}.{namespace}", self.address)
     }
 
+    /// The address of the picker for people and their tools.
+    #[must_use]
+    pub fn picker_url(&self) -> String {
+        self.picker.url("")
+    }
+
     /// Fails with the end of the log if a program has ended.
     ///
     /// # Errors

@@ -67,7 +67,13 @@ async fn it_succeeds_and_leaves_a_picture_and_no_process() {
     let status = tokio::time::timeout(LONG, demo.process.wait()).await.unwrap();
     let log = std::fs::read_to_string(demo.process.log()).unwrap();
     assert!(status.success(), "{status}: {log}");
-    for word in ["verified results", "reconfigurations", "placements", "score per node"] {
+    for word in [
+        "Watch it live:  http://127.0.0.1:",
+        "verified results",
+        "reconfigurations",
+        "score per node",
+        "What to try next",
+    ] {
         assert!(log.contains(word), "no {word} in {log}");
     }
     let picture = std::fs::read(demo.dir.path().join("sobel.png")).unwrap();

@@ -1,0 +1,77 @@
+//! Where the page's data comes from, and whether it comes.
+
+use crate::problem::Problem;
+use serde::Serialize;
+
+/// A source of the page's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Nodes, by a watch of the API server.
+    Nodes,
+    /// Pods, by a watch of the API server.
+    Pods,
+    /// The extender's view of the nodes, and its decisions.
+    Extender,
+    /// The endpoint picker's functions.
+    Picker,
+}
+
+/// Whether data comes from a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase", rename_all_fields = "camelCase", tag = "state")]
+pub enum State {
+    /// Nothing has come yet.
+    Connecting,
+    /// It comes.
+    Live {
+        /// What is left out, and why; empty if nothing is.
+        message: String,
+    },
+    /// The user may not read it.
+    Forbidden {
+        /// The right that is missing, and the command that grants it.
+        message: String,
+    },
+    /// The cluster does not have it.
+    Absent {
+        /// How to install it.
+        message: String,
+    },
+    /// It does not come any more, or not yet.
+    Lost {
+        /// What failed.
+        message: String,
+    },
+}
+
+impl Source {
+    /// The name, which is the key of the source's row.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Pods => "pods",
+            Self::Extender => "extender",
+            Self::Picker => "picker",
+        }
+    }
+}
+
+impl State {
+    /// Everything comes.
+    #[must_use]
+    pub const fn live() -> Self {
+        Self::Live { message: String::new() }
+    }
+}
+
+impl From<&Problem> for State {
+    fn from(problem: &Problem) -> Self {
+        let message = problem.to_string();
+        match problem {
+            Problem::Forbidden { .. } | Problem::Unauthorized(_) => Self::Forbidden { message },
+            Problem::NoReplica { .. } => Self::Absent { message },
+            _ => Self::Lost { message },
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The live page of a test bed's cluster, `kubectl fpga web`, as a child process.
+
+use super::control_plane::ControlPlane;
+use super::identity::Identity;
+use super::process::{Process, ProcessSpec};
+use super::{programs, wait};
+use anyhow::Result;
+use std::path::Path;
+use std::time::Duration;
+
+/// Name of the process.
+const NAME: &str = "kubectl-fpga-web";
+/// Longest time until the page has an address.
+const START: Duration = Duration::from_secs(20);
+/// Longest time that the program may take to end.
+const STOP: Duration = Duration::from_secs(5);
+
+/// The extender and the endpoint picker of a page. Without an address they are found by their Services.
+#[derive(Debug, Clone, Default)]
+pub struct Parts {
+    /// Address of the extender.
+    pub extender: Option<String>,
+    /// Address of the picker.
+    pub picker: Option<String>,
+}
+
+/// A page that is served with the rights of an identity.
+#[derive(Debug)]
+pub struct Web {
+    process: Process,
+    url: String,
+}
+
+impl Web {
+    /// Starts the page's server and waits for its address.
+    ///
+    /// # Errors
+    /// The program is missing or does not start.
+    pub async fn start(plane: &ControlPlane, identity: &Identity, parts: &Parts) -> Result<Self> {
+        Self::start_with(plane.kubeconfig(identity)?, &plane.run_dir().log(NAME), parts).await
+    }
+
+    /// Starts the page's server with the rights of a kubeconfig, and waits for its address.
+    ///
+    /// # Errors
+    /// The program is missing or does not start.
+    pub async fn start_with(kubeconfig: &Path, log: &Path, parts: &Parts) -> Result<Self> {
+        let mut spec = ProcessSpec::new(NAME, programs::built("kubectl-fpga")?, log)
+            .args(["web", "--no-open", "--kubeconfig"])
+            .arg(kubeconfig);
+        for (flag, url) in [("--extender", &parts.extender), ("--picker", &parts.picker)] {
+            if let Some(url) = url {
+                spec = spec.args([flag, url]);
+            }
+        }
+        let process = Process::start(&spec)?;
+        let url = wait::until("the page's address", START, async || {
+            process.check_running()?;
+            let log = std::fs::read_to_string(process.log())?;
+            let line =
+                log.split_inclusive('\n').find(|line| line.starts_with("http://") && line.ends_with('\n'));
+            Ok(line.map(|line| line.trim_end().to_owned()))
+        })
+        .await?;
+        Ok(Self { process, url })
+    }
+
+    /// The page's address, with its token.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The page's server.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Stops the page's server.
+    pub async fn stop(self) {
+        self.process.stop(STOP).await;
+    }
+}

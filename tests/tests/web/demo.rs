@@ -1,0 +1,80 @@
+//! Each view with what the demo does: real programs, boards and decisions. Its pictures are looked at before they are
+//! committed.
+
+use crate::pages::pictures;
+use fpga_tests::testbed::browser::Browser;
+use fpga_tests::testbed::process::{Process, ProcessSpec};
+use fpga_tests::testbed::wait;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(180);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: make test-web"]
+async fn each_view_shows_the_demo_as_it_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = ProcessSpec::new("fpga-demo", env!("CARGO_BIN_EXE_fpga-demo"), dir.path().join("log"))
+        .args(["--seconds", "60", "--picture"])
+        .arg(dir.path().join("sobel.png"))
+        .env("TMPDIR", dir.path().display().to_string());
+    let demo = Process::start(&spec).unwrap();
+    let says = async |what: &str| {
+        wait::until(&format!("the demo to say {what}"), LONG, async || {
+            demo.check_running()?;
+            let log = std::fs::read_to_string(demo.log())?;
+            let line = log.lines().find_map(|line| Some(line.split_once(what)?.1.trim().to_owned()));
+            Ok(line)
+        })
+        .await
+        .unwrap()
+    };
+    let url = says("Watch it live:").await;
+    let mut browser = Browser::start(1400, 800).await.unwrap();
+    browser.open(&url).await.unwrap();
+    says("following the trace").await;
+
+    for node in ["node-a", "node-b", "node-c"] {
+        browser.wait_for_text(node).await.unwrap();
+    }
+    browser.wait("document.querySelectorAll('.slot:not(.empty)').length >= 4").await.unwrap();
+    browser.wait("document.querySelectorAll('.moments li').length >= 3").await.unwrap();
+    browser.wait("document.querySelector('.whom') !== null").await.unwrap();
+    let loads = "Number(document.querySelectorAll('.figures .value span')[5].textContent) >= 12";
+    browser.wait(loads).await.unwrap();
+    let folder = pictures();
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme).await.unwrap();
+        browser.picture(&folder.join(format!("demo-cluster-{scheme}.png"))).await.unwrap();
+    }
+    browser.prefer("light").await.unwrap();
+    // What changes on a board is drawn as it changes.
+    let changed = "new Promise(done => new MutationObserver((_, seen) => { seen.disconnect(); done(true); })\
+        .observe(document.querySelector('.moments'), { childList: true }))";
+    assert_eq!(browser.value(changed).await.unwrap(), true);
+
+    browser.value("location.hash = '#/node/node-a'").await.unwrap();
+    browser.wait("document.querySelector('.board-card .slot') !== null").await.unwrap();
+    browser.wait("document.querySelector('tbody tr') !== null").await.unwrap();
+    browser.picture(&folder.join("demo-node.png")).await.unwrap();
+
+    browser.press("2").await.unwrap();
+    browser.wait("document.querySelectorAll('.function-row').length === 4").await.unwrap();
+    browser.picture(&folder.join("demo-functions.png")).await.unwrap();
+    browser.value("location.hash = '#/function/default/sobel'").await.unwrap();
+    browser.wait_for_text("the bitstream was loaded and a slot idle").await.unwrap();
+    browser.picture(&folder.join("demo-function.png")).await.unwrap();
+
+    browser.press("3").await.unwrap();
+    browser.wait("document.querySelectorAll('.decision-row').length >= 8").await.unwrap();
+    browser.picture(&folder.join("demo-decisions.png")).await.unwrap();
+    browser.press("j").await.unwrap();
+    browser.press("Enter").await.unwrap();
+    browser.wait_for_text("The scores of the nodes that fit").await.unwrap();
+    browser.wait_for_text("← here").await.unwrap();
+    browser.picture(&folder.join("demo-pod.png")).await.unwrap();
+    assert_eq!(browser.complaints(), [""; 0]);
+
+    let status = tokio::time::timeout(LONG, demo.wait()).await.unwrap();
+    assert!(status.success(), "{}", std::fs::read_to_string(demo.log()).unwrap());
+    browser.wait_for_text("connection lost").await.unwrap();
+}

@@ -1,0 +1,89 @@
+//! Names and texts that try to be markup or script stay text, in every view, and other pages and users can't read the page.
+
+use crate::pages::{Page, decision, explanation, function, node, pod};
+use fpga_tests::testbed::http_client::HttpClient;
+use fpga_tests::testbed::stand_in_site::Answers;
+use serde_json::json;
+use std::time::Duration;
+
+/// A name that would call `alert` if it were taken for HTML, and that ends scripts, texts and attributes.
+const NAME: &str = "</script><img src=x onerror=alert(1)>\"'`${alert(2)}";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: make test-web"]
+async fn names_from_the_cluster_are_text_in_every_view() {
+    let mut broken = node("broken", 1, &[]);
+    broken["problem"] = json!(NAME);
+    let mut waiting = pod(NAME, NAME, NAME, None);
+    waiting["status"]["conditions"][0]["message"] = json!(NAME);
+    let replica = json!({"agoMs": 1, "candidates": 1, "basis": NAME, "endpoints": ["10.0.0.1:80"], "node": NAME,
+        "board": NAME, "inFlight": 0, "waiting": 0});
+    let of_function = function(NAME, NAME, NAME, NAME);
+    let answers = Answers {
+        nodes: vec![node(NAME, 1, &[&[NAME]]), broken],
+        decisions: vec![decision(NAME, NAME, 1, &[NAME])],
+        explanation: explanation(NAME, NAME, &[NAME]),
+        functions: vec![of_function.clone()],
+        picks: json!({"function": of_function, "picks": [replica]}),
+        pods: vec![waiting, pod("shop", "p", NAME, Some(NAME))],
+    };
+    let mut page = Page::open(answers).await;
+    let encoded = page.browser.value(&format!("encodeURIComponent({})", json!(NAME))).await.unwrap();
+    let encoded = encoded.as_str().unwrap().to_owned();
+    let views = [
+        String::new(),
+        format!("node/{encoded}"),
+        format!("node/{encoded}/a10-0"),
+        "node/broken".to_owned(),
+        "functions".to_owned(),
+        format!("function/{encoded}/{encoded}"),
+        "decisions".to_owned(),
+        "pod/shop/p".to_owned(),
+        format!("pod/{encoded}/{encoded}"),
+        format!("{encoded}/{encoded}"),
+    ];
+    for view in views {
+        page.go(&view).await;
+        page.browser.wait_for_text(NAME).await.unwrap_or_else(|error| panic!("{view}: {error}"));
+        let injected =
+            page.browser.value("document.querySelectorAll('main img, main script, [onerror]').length").await;
+        assert_eq!(injected.unwrap(), 0, "{view}");
+    }
+    // A dialog of `alert` would be a complaint; so is what the policy stops.
+    let unexpected: Vec<&String> =
+        page.browser.complaints().iter().filter(|text| !text.contains("Failed to load resource")).collect();
+    assert!(unexpected.is_empty(), "{unexpected:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: make test-web"]
+async fn a_page_of_another_origin_reads_nothing_even_with_the_address() {
+    let mut page =
+        Page::open(Answers { nodes: vec![node("n", 1, &[&["sobel"]])], ..Answers::default() }).await;
+    page.browser.wait_for_text("sobel").await.unwrap();
+    let url = page.web.url().to_owned();
+    // The stand-in's address is another origin.
+    page.browser.open(&format!("{}/nodes", page.site.url())).await.unwrap();
+    page.browser.wait("location.pathname === '/nodes'").await.unwrap();
+    for file in ["", "stream", "ask?view=reasons", "js/main.js"] {
+        let read = format!(
+            "fetch({}).then(answer => answer.text(), error => 'refused')",
+            json!(format!("{url}{file}"))
+        );
+        assert_eq!(page.browser.value(&read).await.unwrap(), "refused", "{file}");
+        let opaque = format!(
+            "fetch({}, {{mode: 'no-cors'}}).then(() => 'sent', () => 'refused')",
+            json!(format!("{url}{file}"))
+        );
+        assert_eq!(
+            page.browser.value(&opaque).await.unwrap(),
+            "refused",
+            "{file}: the answer may be used by its page alone"
+        );
+    }
+    let without = url.trim_end_matches('/').rsplit_once('/').unwrap().0;
+    let http = HttpClient::new(Duration::from_secs(10));
+    for path in ["/", "/stream", "/0123456789/", "/js/main.js"] {
+        assert_eq!(http.get(&format!("{without}{path}")).await.unwrap().status, 403, "{path}");
+    }
+}
