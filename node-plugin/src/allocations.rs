@@ -12,7 +12,7 @@ mod ids;
 #[cfg(test)]
 mod tests;
 
-pub use ids::{AllocationId, InstanceId, Token};
+pub use ids::{AllocationId, InstanceId, Token, WorkloadName};
 
 use crate::meanings::{Meanings, digests};
 use fpga_cluster::allocation::{Occupation, Shortage, choose};
@@ -70,6 +70,9 @@ pub struct Claim {
     pub boards: BTreeSet<String>,
     /// The token.
     pub token: Token,
+    /// What owns the pod, for the metrics of device managers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadName>,
     /// The files of the store that the container has, by their paths in its folder.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bitstreams: BTreeMap<String, Digest>,
@@ -95,6 +98,8 @@ pub struct Start<'a> {
     pub instances: &'a BTreeSet<InstanceId>,
     /// The container.
     pub owner: Owner,
+    /// What owns the pod.
+    pub workload: Option<WorkloadName>,
     /// The number of boards that it asks for, and what each of them must meet.
     pub requirement: &'a Requirement,
     /// What the bitstreams that it names mean.
@@ -278,7 +283,9 @@ impl Allocations {
         };
         let token = of_owner.map_or(start.token, |claim| claim.token.clone());
         let bitstreams = digests(&start.meanings.files(&boards, start.node));
-        let claim = Claim { owner: start.owner, boards, token, bitstreams };
+        // A container that starts again keeps the name of its token's file.
+        let workload = of_owner.map_or(start.workload, |claim| claim.workload.clone());
+        let claim = Claim { owner: start.owner, boards, token, workload, bitstreams };
         if let Some(allocation) = self.by_id.get_mut(&id) {
             allocation.claim = Some(claim.clone());
             allocation.reason = reason.unwrap_or_else(|| std::mem::take(&mut allocation.reason));

@@ -1,6 +1,6 @@
 //! What the API server knows of a pod that has instances: its UID, what it asks for, and whether it has ended.
 
-use crate::allocations::Owner;
+use crate::allocations::{Owner, WorkloadName};
 use fpga_core::board_request::BoardRequest;
 use fpga_core::names::{BOARDS_ANNOTATION, BOARDS_REASON_ANNOTATION};
 use fpga_core::node_state;
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Longest time that the API server may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Label of pods of a Deployment, which ends the name of their ReplicaSet.
+const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The pods of this node.
 #[derive(Clone)]
@@ -26,6 +28,8 @@ pub(crate) struct Pods {
 #[derive(Debug)]
 pub(crate) struct Asks {
     pub(crate) owner: Owner,
+    /// What owns the pod.
+    pub(crate) workload: Option<WorkloadName>,
     /// The pod's controller, which would replace the pod.
     pub(crate) controller: Option<String>,
     /// The number of boards, and what each of them must meet; or why that can't be understood.
@@ -112,10 +116,13 @@ impl Pods {
         };
         let controller = found.metadata.owner_references.iter().flatten();
         let controller = controller.into_iter().find(|owner| owner.controller == Some(true));
+        let template_hash = found.metadata.labels.iter().flatten().find(|(key, _)| *key == TEMPLATE_HASH);
+        let template_hash = template_hash.map(|(_, hash)| hash.as_str());
         let announced =
             found.metadata.annotations.iter().flatten().find(|(key, _)| *key == BOARDS_ANNOTATION);
         Ok(Asks {
             owner,
+            workload: controller.and_then(|owner| WorkloadName::of(&owner.name, template_hash)),
             controller: controller.map(|owner| node_state::controller(namespace, &owner.uid)),
             requirement: requirement(&found, request),
             announced: announced.map(|(_, boards)| boards.clone()),

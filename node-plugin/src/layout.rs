@@ -246,7 +246,12 @@ impl Layout {
     }
 
     fn token(&self, board: &str, id: &AllocationId, claim: &Claim) -> PathBuf {
-        self.tokens().join(board).join(&claim.owner.namespace).join(id.as_str())
+        // Managers take the workload for their metrics from the name.
+        let name = match &claim.workload {
+            Some(workload) => format!("{}@{}", workload.as_str(), id.as_str()),
+            None => id.as_str().to_owned(),
+        };
+        self.tokens().join(board).join(&claim.owner.namespace).join(name)
     }
 
     /// Removes tokens and folders that no allocation has: a plugin that ended between saving and acting left them.
@@ -315,7 +320,7 @@ fn unless_missing(result: io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocations::{Owner, Token};
+    use crate::allocations::{Owner, Token, WorkloadName};
     use std::os::unix::fs::MetadataExt as _;
 
     fn mk_claim(boards: &[&str]) -> Claim {
@@ -326,7 +331,14 @@ mod tests {
             container: "main".into(),
         };
         let boards = boards.iter().map(|board| (*board).to_owned()).collect();
-        Claim { owner, boards, token: Token::of("secret-secret-secret"), bitstreams: BTreeMap::new() }
+        let workload = WorkloadName::of("cart", None);
+        Claim {
+            owner,
+            boards,
+            token: Token::of("secret-secret-secret"),
+            workload,
+            bitstreams: BTreeMap::new(),
+        }
     }
 
     fn mk_layout(folder: &Path) -> Layout {
@@ -354,7 +366,7 @@ mod tests {
             "unix:/run/fpga/managers/b0/dm.sock\nunix:/run/fpga/managers/b1/dm.sock\n"
         );
         assert_eq!(text(layout.claim(&id).join("token")), "secret-secret-secret");
-        assert_eq!(text(layout.tokens().join("b1/shop/a1")), "secret-secret-secret");
+        assert_eq!(text(layout.tokens().join("b1/shop/cart@a1")), "secret-secret-secret");
         for _ in 0..2 {
             layout.revoke(&id, &claim).unwrap();
         }

@@ -257,7 +257,7 @@ impl Plugin {
         asks: &Asks,
         meanings: &Meanings,
     ) -> Result<(AllocationId, BTreeMap<String, Wanted>), PrepareError> {
-        let Asks { owner, requirement, .. } = asks;
+        let Asks { owner, workload, requirement, .. } = asks;
         let requirement = requirement.as_ref().map_err(Clone::clone)?;
         let requirement = &meanings.required(requirement);
         let state = self.boards.borrow().state.clone().ok_or(PrepareError::NoState)?;
@@ -266,6 +266,7 @@ impl Plugin {
         let start = Start {
             instances,
             owner: owner.clone(),
+            workload: workload.clone(),
             requirement,
             meanings,
             node: &state,

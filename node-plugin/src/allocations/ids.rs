@@ -9,6 +9,8 @@ use std::fmt::{self, Write as _};
 /// Bytes of a token, and of an allocation's id.
 const RANDOM_BYTES: usize = 16;
 const TOKEN_BYTES: usize = 32;
+/// Maximum length of a workload's name in bytes: names of files have up to 255.
+const MAX_WORKLOAD_NAME: usize = 200;
 
 /// Name of an allocation and of its folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +21,11 @@ pub struct AllocationId(String);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InstanceId(String);
+
+/// Name of what owns a pod, for example of its Deployment. It is part of the name of a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkloadName(String);
 
 /// What a container shows to a device manager. It is never logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,6 +55,29 @@ impl AllocationId {
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Self {
         Self(text.to_owned())
+    }
+}
+
+impl WorkloadName {
+    /// The name of the pod's controller; of a ReplicaSet whose name ends with `template_hash` it is that of its Deployment.
+    /// `None` if the name can't be part of a file's.
+    #[must_use]
+    pub fn of(controller: &str, template_hash: Option<&str>) -> Option<Self> {
+        let of_deployment =
+            || controller.strip_suffix(template_hash?)?.strip_suffix('-').filter(|name| !name.is_empty());
+        let name = of_deployment().unwrap_or(controller);
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        let is_name = !name.is_empty()
+            && name.len() <= MAX_WORKLOAD_NAME
+            && !name.starts_with('.')
+            && name.chars().all(is_allowed);
+        is_name.then(|| Self(name.to_owned()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -127,4 +157,28 @@ fn random_hex(bytes: usize) -> Result<String, NoRandomBytes> {
         let _ = write!(text, "{byte:02x}");
         text
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_is_the_controller_or_the_deployment_of_its_replica_set() {
+        for (controller, hash, expected) in [
+            ("sobel-7c9d", Some("7c9d"), Some("sobel")),
+            ("sobel-7c9d", Some("aaaa"), Some("sobel-7c9d")),
+            ("sobel", None, Some("sobel")),
+            ("a.b-1", None, Some("a.b-1")),
+            ("-7c9d", Some("7c9d"), Some("-7c9d")),
+            ("", None, None),
+            ("../../etc", None, None),
+            (".hidden", None, None),
+            ("a@b", None, None),
+        ] {
+            let name = WorkloadName::of(controller, hash);
+            assert_eq!(name.as_ref().map(WorkloadName::as_str), expected, "{controller}");
+        }
+        assert_eq!(WorkloadName::of(&"x".repeat(201), None), None);
+    }
 }

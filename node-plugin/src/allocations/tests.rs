@@ -52,6 +52,7 @@ impl Bed {
         self.0.decide(Event::Starts(Start {
             instances: &ids(instances),
             owner: owner.clone(),
+            workload: None,
             requirement: &requirement,
             meanings: &Meanings::default(),
             node: &mk_node(boards),
@@ -81,6 +82,7 @@ fn a_container_gets_a_board_when_it_starts_and_keeps_board_and_token_when_it_sta
             owner: owner.clone(),
             boards: ["b0".into()].into(),
             token: Token::of("t1"),
+            workload: None,
             bitstreams: BTreeMap::new()
         }
     );
@@ -99,6 +101,7 @@ fn a_container_that_starts_again_without_its_board_gets_another_one_and_loses_th
         owner: owner.clone(),
         boards: ["b0".into()].into(),
         token: Token::of("t1"),
+        workload: None,
         bitstreams: BTreeMap::new(),
     };
     let after = Claim { boards: ["b1".into()].into(), ..before.clone() };
@@ -151,6 +154,7 @@ fn on_a_node_with_two_kinds_of_boards_each_pod_gets_boards_of_its_kind_and_two_a
         let start = Start {
             instances: &instances,
             owner: mk_owner(&pod),
+            workload: None,
             requirement: &requirement,
             meanings: &Meanings::default(),
             node: &node,
@@ -200,6 +204,7 @@ fn a_container_gets_as_many_boards_as_it_asks_for_and_its_pod_has_those_of_all_i
         let start = Start {
             instances: &instances,
             owner: owner.clone(),
+            workload: None,
             requirement,
             meanings: &Meanings::default(),
             node: &mk_node(&["b0", "b1", "b2"]),
@@ -224,6 +229,7 @@ fn a_container_that_starts_again_keeps_the_board_that_it_uses_itself_for_more_th
         let start = Start {
             instances: &ids(&["b0-1"]),
             owner: owner.clone(),
+            workload: None,
             requirement: &at_most,
             meanings: &Meanings::default(),
             node: &node,
@@ -389,6 +395,7 @@ proptest! {
                     let result = state.decide(Event::Starts(Start {
                         instances: &ids(&[INSTANCES[instance]]),
                         owner: owner.clone(),
+                        workload: None,
                         requirement: &requirement,
                         meanings: &Meanings::default(),
                         node: &mk_node(&present),

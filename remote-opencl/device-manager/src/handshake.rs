@@ -129,6 +129,15 @@ impl Tenure {
         }
     }
 
+    /// The workload whose token the session has shown.
+    #[must_use]
+    pub fn workload(&self) -> Option<&str> {
+        match self {
+            Self::Proof(validity) => validity.workload(),
+            Self::Lease(..) => None,
+        }
+    }
+
     /// Waits until the session must end, and returns the status for its client. Calls `yields` if the client is to give
     /// its lent slot up before.
     pub async fn ended(&mut self, yields: impl FnMut()) -> Status {

@@ -116,7 +116,9 @@ mod tests {
         metrics.sessions_opened.inc();
         metrics.count_bytes(Direction::Received, DataPath::Messages, 7);
         let second = std::time::Duration::from_secs(1);
-        metrics.task_of(&fpga_board::dispatch::Tenant::new("uid:7"), second, second);
+        let (session, tenant) = (fpga_board::slots::SessionId(1), fpga_board::dispatch::Tenant::new("shop"));
+        let _counted = metrics.session_of(session, &tenant, "sobel");
+        metrics.task_of(session, &tenant, second, second);
         let request = Request::get("/metrics").body(Body::empty()).unwrap();
         let response = app(registry, Shutdown::new(), healthy()).oneshot(request).await.unwrap();
         let text = to_bytes(response.into_body(), 1 << 20).await.unwrap();
@@ -125,7 +127,8 @@ mod tests {
             "fpga_device_manager_sessions_opened_total 1",
             "fpga_device_manager_data_bytes_total{direction=\"Received\",path=\"Messages\"} 7",
             "fpga_task_latency_sum{device=\"dm0\"} 1.0",
-            "fpga_device_manager_tenant_device_seconds_total{tenant=\"uid:7\"} 1.0",
+            "fpga_device_manager_tenant_device_seconds_total{tenant=\"shop\"} 1.0",
+            "fpga_device_manager_workload_queue_seconds_total{tenant=\"shop\",workload=\"sobel\"} 1.0",
             "fpga_device_manager_task_seconds_count 0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");

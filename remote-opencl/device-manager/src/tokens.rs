@@ -1,6 +1,6 @@
 //! Tokens that prove a tenant. A folder has one file for each tenant, with the tenant's name and the token as
 //! content, like a mounted Kubernetes Secret; or a folder for each tenant, with a token in each file, as the node plugin
-//! writes it. It is read again when it changes, and when a token is unknown, so that a new token counts at once. A
+//! writes it. A file in such a folder that is called `WORKLOAD@ANYTHING` is of that workload of the tenant's. The folder is read again when it changes, and when a token is unknown, so that a new token counts at once. A
 //! token whose file has gone ends the sessions that showed it.
 //!
 //! Only the digests of tokens are stored and looked up, so the duration of a comparison reveals nothing about a
@@ -38,9 +38,17 @@ pub struct Tokens {
 /// A token that counts.
 #[derive(Debug)]
 struct Known {
-    tenant: Tenant,
+    holder: Holder,
     /// The receivers find the channel closed when the token does not count any more.
     validity: watch::Sender<()>,
+}
+
+/// Whose a token is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holder {
+    tenant: Tenant,
+    /// The tenant's workload, if the file says one.
+    workload: Option<Arc<str>>,
 }
 
 /// How long the proof of a tenant counts, and by which token it is.
@@ -51,6 +59,7 @@ pub struct Validity(Option<Shown>);
 #[derive(Debug, Clone)]
 struct Shown {
     digest: Digest,
+    workload: Option<Arc<str>>,
     /// Closed when the token does not count any more.
     counts: watch::Receiver<()>,
 }
@@ -58,8 +67,8 @@ struct Shown {
 /// The tokens of a folder.
 #[derive(Debug, Default)]
 struct Reading {
-    /// The tenant of each token; `None` for a token of several tenants, which does not count.
-    tenants: HashMap<Digest, Option<Tenant>>,
+    /// The holder of each token; `None` for a token of several, which does not count.
+    holders: HashMap<Digest, Option<Holder>>,
     /// The first file that can't be used. Its token does not count, and others do.
     unusable: Option<TokensError>,
 }
@@ -117,6 +126,12 @@ impl Validity {
     pub fn token(&self) -> Option<Digest> {
         self.0.as_ref().map(|shown| shown.digest)
     }
+
+    /// The workload of the token, if anybody says one.
+    #[must_use]
+    pub fn workload(&self) -> Option<&str> {
+        self.0.as_ref()?.workload.as_deref()
+    }
 }
 
 impl Tokens {
@@ -137,16 +152,16 @@ impl Tokens {
     /// [`TokensError`]: the folder can't be read, and the previous tokens stay; or a file can't be used, and the tokens
     /// of the others count.
     pub fn reload(&self) -> Result<bool, TokensError> {
-        let Reading { tenants, unusable } = read_folder(&self.folder)?;
+        let Reading { holders, unusable } = read_folder(&self.folder)?;
         let mut known = self.known.lock();
         let before = known.len();
-        known.retain(|token, known| tenants.get(token).and_then(Option::as_ref) == Some(&known.tenant));
+        known.retain(|token, known| holders.get(token).and_then(Option::as_ref) == Some(&known.holder));
         let mut changed = known.len() != before;
-        for (token, tenant) in tenants {
-            let Some(tenant) = tenant else { continue };
+        for (token, holder) in holders {
+            let Some(holder) = holder else { continue };
             known.entry(token).or_insert_with(|| {
                 changed = true;
-                Known { tenant, validity: watch::Sender::new(()) }
+                Known { holder, validity: watch::Sender::new(()) }
             });
         }
         unusable.map_or(Ok(changed), Err)
@@ -176,8 +191,9 @@ impl Tokens {
         let digest = digest_of(token.as_bytes());
         let known = self.known.lock();
         let known = known.get(&digest)?;
-        let shown = Shown { digest, counts: known.validity.subscribe() };
-        Some((known.tenant.clone(), Validity(Some(shown))))
+        let Holder { tenant, workload } = known.holder.clone();
+        let shown = Shown { digest, workload, counts: known.validity.subscribe() };
+        Some((tenant, Validity(Some(shown))))
     }
 
     /// Number of tokens.
@@ -209,13 +225,16 @@ impl Reading {
             return Err(TokensError::Name(path));
         }
         let tenant = Tenant::new(&name);
-        let files = if path.is_dir() { visible_files(&path)? } else { vec![path] };
+        let is_folder = path.is_dir();
+        let files = if is_folder { visible_files(&path)? } else { vec![path] };
         for file in files {
             match read_token(&file) {
                 Ok(None) => {}
                 Ok(Some(token)) => {
-                    let twice = self.tenants.contains_key(&token);
-                    self.tenants.insert(token, (!twice).then(|| tenant.clone()));
+                    let twice = self.holders.contains_key(&token);
+                    let workload = is_folder.then(|| workload_of(&file)).flatten();
+                    let holder = Holder { tenant: tenant.clone(), workload };
+                    self.holders.insert(token, (!twice).then_some(holder));
                     if twice {
                         self.unusable.get_or_insert(TokensError::Twice(file));
                     }
@@ -241,6 +260,12 @@ fn visible_files(folder: &Path) -> Result<Vec<PathBuf>, TokensError> {
     let is_visible =
         |path: &PathBuf| !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
     Ok(paths.into_iter().filter(is_visible).collect())
+}
+
+/// The workload that the name of a token's file says.
+fn workload_of(file: &Path) -> Option<Arc<str>> {
+    let (workload, _) = file.file_name()?.to_str()?.split_once('@')?;
+    (!workload.is_empty()).then(|| workload.into())
 }
 
 /// The digest of the token in a file; `None` if the file has just been removed, which revokes its token.
@@ -297,6 +322,30 @@ mod tests {
         std::fs::remove_file(shop.join("a1")).unwrap();
         tokens.read_again().await;
         assert_eq!((tenant(&tokens, "0123456789abcdef"), tokens.len()), (None, 1));
+    }
+
+    #[test]
+    fn the_name_of_a_file_in_a_tenants_folder_says_the_workload() {
+        let folder = tempfile::tempdir().unwrap();
+        let shop = folder.path().join("shop");
+        std::fs::create_dir(&shop).unwrap();
+        for (path, token) in [
+            (shop.join("sobel@1f"), "token-of-a-sobel"),
+            (shop.join("plain"), "token-of-no-workload"),
+            (shop.join("@1f"), "token-of-an-empty-one"),
+            (folder.path().join("sobel@shop"), "token-of-a-tenant"),
+        ] {
+            std::fs::write(path, token).unwrap();
+        }
+        let tokens = Tokens::read(folder.path()).unwrap();
+        let workload = |token: &str| {
+            let (tenant, validity) = tokens.prove(token).unwrap();
+            (tenant.as_str().to_owned(), validity.workload().map(str::to_owned))
+        };
+        assert_eq!(workload("token-of-a-sobel"), ("shop".into(), Some("sobel".into())));
+        assert_eq!(workload("token-of-no-workload"), ("shop".into(), None));
+        assert_eq!(workload("token-of-an-empty-one"), ("shop".into(), None));
+        assert_eq!(workload("token-of-a-tenant"), ("sobel@shop".into(), None));
     }
 
     #[test]

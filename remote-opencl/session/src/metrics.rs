@@ -1,18 +1,22 @@
 //! The metrics of a device manager, for `/metrics`.
 //!
-//! Label values come from enums, except for the names of the first [`MAX_TENANTS`] tenants.
+//! Label values come from enums, except for the names of the first [`MAX_TENANTS`] tenants and of at most [`MAX_WORKLOADS`]
+//! workloads.
 
 mod counted;
 mod labels;
 mod model;
 mod tenants;
+mod workloads;
 
 pub use counted::Counted;
 pub use labels::{BytesLabels, DataPath, Direction, Refused, RefusedLabels, Storage, StorageLabels};
 pub use model::ModelMetrics;
 pub use tenants::MAX_TENANTS;
+pub use workloads::{CountedSession, MAX_WORKLOADS};
 
 use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
 use labels::{DIRECTIONS, PATHS, REFUSALS, STORAGES};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,6 +26,7 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tenants::Tenants;
+use workloads::Workloads;
 
 /// Prefix of the names of all metrics except `fpga_task_latency`.
 pub const PREFIX: &str = "fpga_device_manager";
@@ -76,6 +81,7 @@ pub struct Metrics {
     /// Tenant processes that died or violated the protocol.
     pub tenant_processes_died: Counter,
     tenants: Tenants,
+    workloads: Workloads,
 }
 
 impl Metrics {
@@ -116,6 +122,7 @@ impl Metrics {
             tenant_processes: Gauge::default(),
             tenant_processes_died: Counter::default(),
             tenants: Tenants::default(),
+            workloads: Workloads::default(),
         };
         registry.register("sessions", "Open sessions", metrics.sessions.clone());
         registry.register("sessions_opened", "Sessions ever opened", metrics.sessions_opened.clone());
@@ -207,6 +214,7 @@ impl Metrics {
             self.tenant_processes_died.clone(),
         );
         self.tenants.register(registry);
+        self.workloads.register(registry);
     }
 
     /// Counts bytes of buffers or programs.
@@ -251,9 +259,16 @@ impl Metrics {
         }
     }
 
+    /// Counts a session's tasks for a workload of the tenant, too, until what is returned is dropped.
+    #[must_use]
+    pub fn session_of(&self, session: SessionId, tenant: &Tenant, workload: &str) -> CountedSession {
+        self.workloads.enter(session, tenant, workload)
+    }
+
     /// Counts a task that has ended: the time that it waited, and the time that it held slots.
-    pub fn task_of(&self, tenant: &Tenant, waited: Duration, held: Duration) {
+    pub fn task_of(&self, session: SessionId, tenant: &Tenant, waited: Duration, held: Duration) {
         self.tenants.task(tenant, waited, held);
+        self.workloads.task(session, waited, held);
         if !held.is_zero() {
             self.task_latency.observe(held.as_secs_f64());
         }

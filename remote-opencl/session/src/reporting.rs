@@ -190,7 +190,7 @@ impl Reports {
     pub(crate) fn task_ended(&self, task: &EndedTask, held: Duration) {
         self.inner.metrics.tasks.inc();
         self.inner.metrics.task_seconds.observe(task.took.as_secs_f64());
-        self.inner.metrics.task_of(&task.tenant, task.waited, held);
+        self.inner.metrics.task_of(task.session, &task.tenant, task.waited, held);
     }
 
     /// Reports that a task has released a slot.

@@ -216,7 +216,11 @@ impl Service {
     async fn run(&self, admitted: Admitted, mut outgoing: Outgoing, client: impl Incoming) {
         let budget = admitted.budget.clone();
         outgoing.paid_by(budget.clone());
-        self.manager.shared.config.metrics.sessions_opened.inc();
+        let metrics = &self.manager.shared.config.metrics;
+        metrics.sessions_opened.inc();
+        let workload = admitted.tenure.workload();
+        let _counted =
+            workload.map(|workload| metrics.session_of(admitted.session, &admitted.tenant, workload));
         let locality = self.locality();
         if let Some(processes) = &self.manager.processes {
             return relay::run(processes, admitted, locality, outgoing, client).await;

@@ -279,7 +279,7 @@ fn checkpoint(containers: &[&Container]) -> Value {
             "number": number, "instances": [format!("{board}-{number}")],
             "claim": {
                 "owner": {"namespace": namespace, "pod": pod, "uid": format!("uid-of-{pod}"), "container": "main"},
-                "boards": [board], "token": container.token(),
+                "boards": [board], "token": container.token(), "workload": format!("deployment-of-{pod}"),
             },
         });
         (format!("allocation-{number}"), allocation)
