@@ -14,6 +14,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use fpga_cluster::demand::{PartialMean, mean_of_all};
 use fpga_net::http::{Limits, Port, Server};
 use fpga_net::tls::ServerTls;
 use fpga_picker_api::FunctionView;
@@ -77,11 +78,18 @@ impl Metric {
         }
     }
 
-    fn of(self, function: &FunctionView) -> f64 {
-        match self {
+    fn of(self, function: &FunctionView) -> PartialMean {
+        let mean = match self {
             Self::RequestsInFlight => function.recent_in_flight,
-            Self::RequestsPerSecond => function.per_second,
-        }
+            Self::RequestsPerSecond => function.recent_per_second,
+        };
+        PartialMean { mean, seen: function.recent_seen }
+    }
+
+    /// The value by all pickers that know the function; `None` if there is none.
+    fn of_all(self, views: &[FunctionView]) -> Option<f64> {
+        let parts: Vec<PartialMean> = views.iter().map(|view| self.of(view)).collect();
+        (!parts.is_empty()).then(|| mean_of_all(&parts))
     }
 }
 
@@ -117,12 +125,11 @@ impl ExternalMetrics {
 
     /// The value of a metric, over all pickers; `None` for a function that none of them knows.
     async fn value(&self, name: &FunctionName, metric: Metric) -> Result<Option<f64>, PeersError> {
-        let Some(peers) = &self.peers else {
-            let own = self.picker.with(|state, now| state.function(name, now));
-            return Ok(own.map(|view| metric.of(&view)));
+        let views = match &self.peers {
+            None => self.picker.with(|state, now| state.function(name, now)).into_iter().collect(),
+            Some(peers) => peers.function(name).await?,
         };
-        let known = peers.function(name).await?;
-        Ok((!known.is_empty()).then(|| known.iter().map(|view| metric.of(view)).sum()))
+        Ok(metric.of_all(&views))
     }
 }
 
@@ -255,6 +262,33 @@ mod tests {
             let (code, list) = ask(true, &format!("/namespaces/{path}")).await;
             assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 0), "{path}");
         }
+    }
+
+    #[test]
+    fn requests_that_a_new_picker_takes_over_count_once() {
+        let view = |in_flight: f64, seen: f64| FunctionView {
+            namespace: "default".to_owned(),
+            name: "sobel".to_owned(),
+            bitstream: None,
+            in_flight: 0,
+            per_second: 0.0,
+            mean_in_flight: 0.0,
+            recent_in_flight: in_flight,
+            recent_per_second: 10.0 * in_flight,
+            recent_seen: seen,
+            requests: 0,
+            recommended_replicas: 1,
+            replicas: Vec::new(),
+        };
+        // Six requests in flight, which a picker of 5 s has from one that had them before.
+        let seen = 1.0 - (-5.0_f64 / 15.0).exp();
+        let both = [view(6.0 * (1.0 - seen), 1.0), view(6.0, seen)];
+        for (metric, expected) in [(Metric::RequestsInFlight, 6.0), (Metric::RequestsPerSecond, 60.0)] {
+            let value = metric.of_all(&both).unwrap();
+            assert!((value - expected).abs() < 1e-9, "{metric:?}: {value}");
+            assert!((metric.of_all(&both[1..]).unwrap() - expected).abs() < 1e-9, "the new one alone");
+        }
+        assert_eq!(Metric::RequestsInFlight.of_all(&[]), None);
     }
 
     #[tokio::test]

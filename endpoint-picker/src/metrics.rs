@@ -108,6 +108,8 @@ pub struct Metrics {
     per_second: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
     mean_in_flight: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
     recent_in_flight: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
+    recent_seen: Family<FunctionLabels, Gauge<f64, AtomicU64>>,
+    requests: Family<FunctionLabels, Counter>,
     recommended_replicas: Family<FunctionLabels, Gauge>,
     functions_left_out: Gauge,
     /// Errors of the watches on the API server.
@@ -139,6 +141,8 @@ impl Metrics {
             per_second: Family::default(),
             mean_in_flight: Family::default(),
             recent_in_flight: Family::default(),
+            recent_seen: Family::default(),
+            requests: Family::default(),
             recommended_replicas: Family::default(),
             functions_left_out: Gauge::default(),
             watch_errors: Counter::default(),
@@ -191,6 +195,16 @@ impl Metrics {
             "function_recent_requests_in_flight",
             "Requests of a function in flight, averaged over about 15 seconds",
             metrics.recent_in_flight.clone(),
+        );
+        registry.register(
+            "function_recent_seen",
+            "Part of the about 15 seconds for which the picker has looked: averages of several pickers are added by it",
+            metrics.recent_seen.clone(),
+        );
+        registry.register(
+            "function_requests",
+            "Requests of a function since the picker knows it",
+            metrics.requests.clone(),
         );
         registry.register(
             "function_recommended_replicas",
@@ -289,12 +303,16 @@ impl Metrics {
         self.per_second.clear();
         self.mean_in_flight.clear();
         self.recent_in_flight.clear();
+        self.recent_seen.clear();
+        self.requests.clear();
         self.recommended_replicas.clear();
         for function in functions {
             let labels = FunctionLabels { namespace: function.namespace, function: function.name };
             self.per_second.get_or_create(&labels).set(function.per_second);
             self.mean_in_flight.get_or_create(&labels).set(function.mean_in_flight);
             self.recent_in_flight.get_or_create(&labels).set(function.recent_in_flight);
+            self.recent_seen.get_or_create(&labels).set(function.recent_seen);
+            self.requests.get_or_create(&labels).inc_by(function.requests);
             self.recommended_replicas.get_or_create(&labels).set(function.recommended_replicas.into());
         }
     }

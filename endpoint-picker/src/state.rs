@@ -68,6 +68,8 @@ struct FunctionEntry {
     demand: Demand,
     /// Demand of the moment.
     recent: Demand,
+    /// Requests since the function is known.
+    requests: u64,
     picks: Picks,
 }
 
@@ -245,6 +247,13 @@ pub struct Census {
 }
 
 impl FunctionEntry {
+    /// Notes that a request has come.
+    fn arrive(&mut self, now: MonotonicTime) {
+        self.demand.arrive(now);
+        self.recent.arrive(now);
+        self.requests = self.requests.saturating_add(1);
+    }
+
     /// Notes how many requests are in flight from now on.
     fn set_in_flight(&mut self, in_flight: usize, now: MonotonicTime) {
         self.in_flight = in_flight;

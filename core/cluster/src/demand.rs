@@ -11,6 +11,32 @@ pub const MEMORY: Millis = Millis(300_000);
 /// The same for demand of the moment, by which an autoscaler follows a load within its own period, mostly 15 s.
 pub const SHORT_MEMORY: Millis = Millis(15_000);
 
+/// A mean as one of several observers has it, each of which sees a part of the requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PartialMean {
+    /// The mean over the time for which the observer has looked.
+    pub mean: f64,
+    /// Weight of that time in the average, from 0 to 1: near 1 for an observer that has looked for much longer than the
+    /// average's memory.
+    pub seen: f64,
+}
+
+/// The mean of what all observers see together.
+///
+/// A mean alone says nothing of the time that it is over: while an observer's requests go to a new one, the old one's mean
+/// fades, the new one's is high at once, and their sum is up to twice the truth. So each part counts as long as it was
+/// looked at, and the sum is over the time of the observer that has looked for the longest.
+///
+/// Requests of an observer that is gone are unknown: until they have faded from the others' memory, the mean is too low.
+#[must_use]
+pub fn mean_of_all(parts: &[PartialMean]) -> f64 {
+    let longest = parts.iter().map(|part| part.seen).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return parts.iter().map(|part| part.mean).sum();
+    }
+    parts.iter().map(|part| part.mean * part.seen).sum::<f64>() / longest
+}
+
 /// Demand for one function.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand {
@@ -70,6 +96,13 @@ impl Demand {
         self.go_to(now);
         let one_second = -libm::expm1(-1e3 / self.memory.0 as f64);
         if self.weight >= one_second { self.rate / self.weight } else { 0.0 }
+    }
+
+    /// Weight of the time since the beginning in both means, as [`PartialMean::seen`].
+    #[must_use]
+    pub fn seen(mut self, now: MonotonicTime) -> f64 {
+        self.go_to(now);
+        self.weight
     }
 
     fn go_to(&mut self, now: MonotonicTime) {
@@ -155,6 +188,41 @@ mod tests {
         (0..5).for_each(|_| demand.arrive(T0));
         demand.set_in_flight(5, T0);
         assert_eq!((demand.mean_in_flight(T0), demand.per_second(T0)), (5.0, 0.0));
+    }
+
+    /// Requests per second and in flight as two observers have them together, of which the second takes over from the
+    /// first at `handover`, and has looked since `second_begins`.
+    fn of_two(second_begins: MonotonicTime, handover: MonotonicTime, now: MonotonicTime) -> (f64, f64) {
+        let (mut first, mut second) =
+            (Demand::over(SHORT_MEMORY, T0), Demand::over(SHORT_MEMORY, second_begins));
+        let mut at = T0;
+        while at < now {
+            let who = if at < handover { &mut first } else { &mut second };
+            who.arrive(at);
+            who.set_in_flight(4, at);
+            if at >= handover {
+                first.set_in_flight(0, at);
+            }
+            at += Millis(100);
+        }
+        let of = |mean: fn(Demand, MonotonicTime) -> f64| {
+            mean_of_all(&[first, second].map(|one| PartialMean { mean: mean(one, now), seen: one.seen(now) }))
+        };
+        (of(Demand::per_second), of(Demand::mean_in_flight))
+    }
+
+    #[test]
+    fn requests_that_go_to_another_observer_count_once() {
+        let handover = T0 + Millis::from_secs(300);
+        for (begins, what) in [(handover, "a new one"), (T0, "one that stood by")] {
+            for seconds in [1, 5, 15, 60] {
+                let (rate, in_flight) = of_two(begins, handover, handover + Millis::from_secs(seconds));
+                assert!((rate - 10.0).abs() < 0.6, "{what} after {seconds} s: {rate} per second");
+                assert!((in_flight - 4.0).abs() < 0.1, "{what} after {seconds} s: {in_flight} in flight");
+            }
+        }
+        let just_begun = PartialMean { mean: 3.0, seen: 0.0 };
+        assert_eq!((mean_of_all(&[just_begun, just_begun]), mean_of_all(&[])), (6.0, 0.0));
     }
 
     proptest! {

@@ -25,6 +25,16 @@ pub struct FunctionView {
     /// Requests in flight, averaged over the last seconds.
     #[serde(default)]
     pub recent_in_flight: f64,
+    /// Requests per second, averaged over the last seconds.
+    #[serde(default)]
+    pub recent_per_second: f64,
+    /// Weight of the time for which the picker has looked in the averages over the last seconds, from 0 to 1: averages of
+    /// several pickers are added by it.
+    #[serde(default)]
+    pub recent_seen: f64,
+    /// Requests since the picker knows the function.
+    #[serde(default)]
+    pub requests: u64,
     /// How many replicas the function should have of the budget.
     pub recommended_replicas: u32,
     /// The replicas, by address.

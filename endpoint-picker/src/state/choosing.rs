@@ -81,7 +81,7 @@ impl State {
             self.begin(choice.assignment, now);
         }
         if let Some(function) = self.functions.get_mut(&name) {
-            function.demand.arrive(now);
+            function.arrive(now);
             function.picks.push(Pick { at: now, candidates, outcome: outcome.clone() });
         }
         outcome

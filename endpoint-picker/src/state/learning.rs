@@ -29,6 +29,7 @@ impl State {
             in_flight: 0,
             demand: Demand::new(now),
             recent: Demand::over(SHORT_MEMORY, now),
+            requests: 0,
             picks: Picks::default(),
         });
         let mut old: HashMap<SocketAddr, ReplicaId> = HashMap::new();
@@ -67,6 +68,7 @@ impl State {
             in_flight,
             demand: before.demand,
             recent: before.recent,
+            requests: before.requests,
             picks: before.picks,
         };
         entry.set_in_flight(in_flight, now);

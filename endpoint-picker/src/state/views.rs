@@ -74,6 +74,9 @@ impl State {
             per_second: function.demand.per_second(now),
             mean_in_flight: function.demand.mean_in_flight(now),
             recent_in_flight: function.recent.mean_in_flight(now),
+            recent_per_second: function.recent.per_second(now),
+            recent_seen: function.recent.seen(now),
+            requests: function.requests,
             recommended_replicas: recommended.get(name).copied().unwrap_or(1),
             replicas,
         }

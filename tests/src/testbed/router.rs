@@ -55,6 +55,12 @@ impl Router {
         self.picker.url("")
     }
 
+    /// The URL of the picker's metrics.
+    #[must_use]
+    pub fn metrics_url(&self) -> String {
+        self.picker.url("/metrics")
+    }
+
     /// Fails with the end of the log if a program has ended.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! server, and that asks the endpoint picker by the chart's APIService. A real Prometheus with the chart's rules tells the
 //! queries of the examples for KEDA and prometheus-adapter the same.
 
+use anyhow::Result;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::artifacts;
 use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
@@ -26,13 +27,22 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// The autoscaler looks every 15 s, and the load fades with 15 s.
+/// The autoscaler looks every 5 s, and the load fades with 15 s.
 const LONG: Duration = Duration::from_secs(150);
 const API: &str = "v1beta1.external.metrics.k8s.io";
 /// Where the picker serves external metrics.
 const PORT: u16 = 9466;
-/// Clients of the function, each with a request in flight: three replicas of two requests each.
-const CLIENTS: usize = 6;
+/// Token of the function's pods, which names their workload to the boards.
+const TOKEN: &str = "a-token-of-the-workload-sobel";
+/// Requests in flight for which the autoscaler has a replica.
+const PER_REPLICA: usize = 2;
+/// Boards, and so most replicas.
+const BOARDS: usize = 3;
+/// Longest mean time for which a request may wait for a slot. Two clients too many on a board wait 600 ms, and the clients of
+/// all boards on one of them 1 s.
+const WAIT_GOAL: Duration = Duration::from_millis(800);
+/// Fewest requests of which a mean is told.
+const LEAST_REQUESTS: f64 = 10.0;
 const IN_FLIGHT: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/fpga_function_requests_in_flight?labelSelector=function%3Dsobel";
 
 /// A file of an example, for the test's namespace.
@@ -84,20 +94,26 @@ async fn serve_external_metrics(plane: &ControlPlane, folder: &Path) {
     }
 }
 
-/// A cluster with three modelled boards, on which a request of Sobel takes 200 ms.
+/// A cluster with [`BOARDS`] modelled boards, on which a request of Sobel takes 200 ms.
 async fn start_cluster(folder: &Path, runtime: Runtime) -> Cluster {
     let model = folder.join("board.toml");
     let text = "board = \"a board of the test\"\n[[kernel]]\nname = \"sobel\"\nlaunch = \"200ms\"\n";
     std::fs::write(&model, text).unwrap();
     let bitstreams = artifacts::bitstreams(runtime).unwrap();
+    // As the node plugin names it.
+    let tokens = folder.join("tokens");
+    std::fs::create_dir_all(tokens.join("default")).unwrap();
+    std::fs::write(tokens.join("default/sobel@1"), TOKEN).unwrap();
     let board = |name: &str| BoardSpec {
         slots: 1,
         bitstreams: Some(bitstreams.clone()),
-        device_manager_args: ["--model", model.to_str().unwrap()].map(str::to_owned).to_vec(),
+        device_manager_args: ["--model", model.to_str().unwrap(), "--tokens", tokens.to_str().unwrap()]
+            .map(str::to_owned)
+            .to_vec(),
         ..BoardSpec::new(name, Some(runtime))
     };
     Cluster::start(ClusterSpec {
-        boards: ["n1", "n2", "n3"].map(board).to_vec(),
+        boards: (1..=BOARDS).map(|number| board(&format!("n{number}"))).collect(),
         weights: "0.5-2-2-1".to_owned(),
         node_cache: NodeCache::Capable,
         extender_away: ExtenderAway::Wait,
@@ -115,6 +131,9 @@ async fn deploy_sobel(cluster: &Cluster, runtime: Runtime) -> Api<Deployment> {
         .bitstreams("sobel")
         .env("BITSTREAM", bitstream.display().to_string())
         .env("PORT", FUNCTION_PORT.to_string())
+        .env("FPGA_TOKEN", TOKEN)
+        // Requests that wait do so for a slot of the board, and not for a process of the function.
+        .env("WORKERS", (BOARDS * PER_REPLICA).to_string())
         .port(FUNCTION_PORT);
     let deployments: Api<Deployment> = Api::namespaced(cluster.plane().client().clone(), "default");
     let deployment = serde_json::from_value(workload.deployment(1)).unwrap();
@@ -139,12 +158,23 @@ async fn wait_for_replicas(cluster: &Cluster, deployments: &Api<Deployment>, rep
 }
 
 /// Clients that call the function one request after the other, until they are dropped.
-fn load(http: &HttpClient, url: &str) -> JoinSet<()> {
-    let case = Case::new(Function::Sobel, 32, 1).unwrap();
-    let mut clients = JoinSet::new();
-    for _ in 0..CLIENTS {
-        let (http, url, case) = (http.clone(), url.to_owned(), case.clone());
-        clients.spawn(async move {
+struct Load {
+    http: HttpClient,
+    url: String,
+    case: Case,
+    clients: JoinSet<()>,
+}
+
+impl Load {
+    fn new(url: String) -> Self {
+        let (http, case) = (HttpClient::new(LONG), Case::new(Function::Sobel, 32, 1).unwrap());
+        Self { http, url, case, clients: JoinSet::new() }
+    }
+
+    /// Adds a client.
+    fn add(&mut self) {
+        let (http, url, case) = (self.http.clone(), self.url.clone(), self.case.clone());
+        self.clients.spawn(async move {
             loop {
                 // A replica that starts or ends may refuse one.
                 if case.invoke_at(&http, &url).await.is_err() {
@@ -153,7 +183,65 @@ fn load(http: &HttpClient, url: &str) -> JoinSet<()> {
             }
         });
     }
-    clients
+}
+
+/// What the metrics say of waits for slots: the time that all requests waited together, and their number.
+#[derive(Debug, Clone, Copy)]
+struct Waits {
+    seconds: f64,
+    requests: f64,
+}
+
+impl Waits {
+    async fn read(cluster: &Cluster, router: &Router) -> Result<Self> {
+        let http = cluster.http();
+        let mut seconds = 0.0;
+        for board in &cluster.boards {
+            let metrics = http.get(&board.manager_metrics_url()).await?;
+            seconds += metrics.metric("fpga_device_manager_tenant_queue_seconds_total");
+        }
+        let metrics = http.get(&router.metrics_url()).await?;
+        Ok(Self { seconds, requests: metrics.metric("fpga_picker_function_requests_total") })
+    }
+
+    /// The mean wait of a request since then, in seconds; `None` if there were too few.
+    fn mean_since(self, then: Self) -> Option<f64> {
+        let requests = self.requests - then.requests;
+        (requests >= LEAST_REQUESTS).then(|| (self.seconds - then.seconds) / requests)
+    }
+}
+
+/// Lets the load rise by a replica's clients whenever the last ones have their replica, and checks at each look that no
+/// request waits longer than the goal meanwhile.
+async fn scales_out_before_waits_exceed_the_goal(
+    cluster: &Cluster,
+    router: &Router,
+    deployments: &Api<Deployment>,
+    load: &mut Load,
+) {
+    for replicas in 1..=BOARDS {
+        let before = Waits::read(cluster, router).await.unwrap();
+        (0..PER_REPLICA).for_each(|_| load.add());
+        let mut mean = None;
+        let what = format!("{replicas} ready replicas");
+        let scaled = wait::until(&what, LONG, async || {
+            cluster.check_running()?;
+            mean = Waits::read(cluster, router).await?.mean_since(before);
+            assert!(
+                mean.is_none_or(|mean| mean <= WAIT_GOAL.as_secs_f64()),
+                "with {} clients a request waits {mean:?} s before there are {replicas} replicas",
+                replicas * PER_REPLICA
+            );
+            let status = deployments.get("sobel").await?.status.unwrap_or_default();
+            let is_ready = usize::try_from(status.ready_replicas.unwrap_or(0))? == replicas;
+            Ok((is_ready && mean.is_some()).then_some(()))
+        });
+        if let Err(error) = scaled.await {
+            let describe = ["describe", "hpa,deployment", "-n", "default"];
+            panic!("{error:#}\n{}", kubectl(cluster.plane(), &describe).await.unwrap_or_default());
+        }
+        println!("{replicas} replicas: {:.0} ms mean wait meanwhile", mean.unwrap_or_default() * 1e3);
+    }
 }
 
 /// Checks that Prometheus answers the queries of the examples and knows what the chart's rules record.
@@ -170,8 +258,7 @@ async fn prometheus_tells(prometheus: &Prometheus, http: &HttpClient, rules: &Va
     let recorded = rules["groups"][0]["rules"].as_array().unwrap();
     queries.extend(recorded.iter().map(|rule| rule["record"].as_str().unwrap().to_owned()));
     for query in queries {
-        // With a board for each replica nobody waits for a slot.
-        let is_right = |value: f64| if query.contains("slot_wait") { value >= 0.0 } else { value > 0.0 };
+        let is_right = |value: f64| value > 0.0;
         let told = async || {
             let series = prometheus.query(http, &query).await?;
             Ok(matches!(&series[..], [(_, value)] if is_right(*value)).then_some(()))
@@ -181,7 +268,7 @@ async fn prometheus_tells(prometheus: &Prometheus, http: &HttpClient, rules: &Va
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_autoscaler_scales_a_function_out_by_its_requests_and_in_when_they_end() {
+async fn the_autoscaler_scales_a_function_out_before_its_requests_wait_long_and_in_when_they_end() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = Runtime::from_env().unwrap();
     let cluster = start_cluster(folder.path(), runtime).await;
@@ -233,11 +320,11 @@ async fn the_autoscaler_scales_a_function_out_by_its_requests_and_in_when_they_e
     let mut hpa = example("hpa.yaml");
     hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = json!(0);
     apply(plane, &hpa).await;
-    let clients = load(&HttpClient::new(LONG), &router.url("default", "sobel"));
-    wait_for_replicas(&cluster, &deployments, 3).await;
+    let mut load = Load::new(router.url("default", "sobel"));
+    scales_out_before_waits_exceed_the_goal(&cluster, &router, &deployments, &mut load).await;
     prometheus_tells(&prometheus, &http, &rules).await;
     router.check_running().unwrap();
-    drop(clients);
+    drop(load);
     wait_for_replicas(&cluster, &deployments, 1).await;
     prometheus.kill().await;
     router.stop().await;

@@ -123,7 +123,9 @@ impl Programs {
             .args(["--leader-elect=false", "--use-service-account-credentials=true"])
             // Pods get it as the authority of the API server.
             .arg(format!("--root-ca-file={}", api_server_certificate(run_dir).display()))
-            .args(["--kube-api-qps=200", "--kube-api-burst=400"]);
+            .args(["--kube-api-qps=200", "--kube-api-burst=400"])
+            // Autoscalers look every 15 s by default: tests wait for them.
+            .arg("--horizontal-pod-autoscaler-sync-period=5s");
         Process::start(&spec)
     }
 
