@@ -108,12 +108,12 @@ pub struct Deployment {
     pub ready: u32,
 }
 
-/// Whether the pods of a Deployment are just being replaced by those of another version.
+/// Whether the pods of a Deployment are just being replaced by those of another version, or become more or fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rollout {
-    /// All pods are of one version.
+    /// All pods are of one version, and as many as wanted.
     Complete,
-    /// Pods of several versions are there, or the newest version has not been seen by its controller.
+    /// Pods of several versions are there, or too many or too few, or the newest version has not been seen by its controller.
     Underway,
 }
 
@@ -151,7 +151,7 @@ pub enum Progress {
 pub enum Held {
     /// The pod is none of a Deployment.
     NoDeployment(Option<String>),
-    /// The Deployment is rolling out.
+    /// The Deployment is rolling out, or its number of pods is just changing.
     RollingOut,
     /// Too few of the Deployment's pods are Ready.
     TooFewReady(u32),
@@ -230,7 +230,7 @@ impl fmt::Display for Held {
         match self {
             Self::NoDeployment(None) => f.write_str("no controller would replace it"),
             Self::NoDeployment(Some(kind)) => write!(f, "pods of a {kind} are left alone"),
-            Self::RollingOut => f.write_str("the Deployment is rolling out"),
+            Self::RollingOut => f.write_str("the Deployment is rolling out or being scaled"),
             Self::TooFewReady(ready) => {
                 write!(f, "the Deployment has {ready} Ready pods, and {LEAST_READY} are needed")
             }

@@ -98,10 +98,10 @@ async fn deployment(
 fn named(deployment: &KubeDeployment) -> NamedDeployment {
     let (metadata, status) = (&deployment.metadata, deployment.status.clone().unwrap_or_default());
     let wanted = wanted(deployment);
-    let updated = status.updated_replicas.unwrap_or(0);
+    let (pods, updated) = (count(status.replicas), count(status.updated_replicas));
     let is_seen = status.observed_generation == metadata.generation;
-    let is_complete =
-        is_seen && i64::from(updated) >= i64::from(wanted) && status.replicas.unwrap_or(0) <= updated;
+    // Where there are more pods than wanted an autoscaler, for example, takes some away, and nobody knows which.
+    let is_complete = is_seen && updated == wanted && pods == updated;
     NamedDeployment {
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
@@ -217,13 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_rolling_out_until_all_pods_are_of_its_newest_version() {
+    fn a_deployment_is_rolling_out_until_its_pods_are_as_many_as_wanted_and_of_its_newest_version() {
         assert_eq!(rollout(|_| {}), Rollout::Complete, "a pod that is not Ready is no rollout");
         for (what, path, value) in [
             ("a change that its controller has not seen", "/status/observedGeneration", 2),
             ("a pod that is missing", "/status/updatedReplicas", 1),
             ("a pod of an older version", "/status/replicas", 3),
             ("a larger number of pods", "/spec/replicas", 4),
+            ("a smaller number of pods", "/spec/replicas", 1),
         ] {
             let found = rollout(|deployment| *deployment.pointer_mut(path).unwrap() = json!(value));
             assert_eq!(found, Rollout::Underway, "{what}");

@@ -1,31 +1,35 @@
 //! Moves that something stands against: an autoscaler that owns the count, a quota, and a budget that only the eviction
 //! itself can tell of.
 
-use super::bed::{Bed, Board, LONG, node_of, outcome_is};
+use super::bed::{Bed, Board, LONG, NODES, node_of, outcome_is};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_leaves_the_number_of_replicas_to_its_autoscaler() {
-    let bed = Bed::start().await;
-    bed.create("sobel", 2).await;
-    let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
+/// An autoscaler of `sobel`. Without a metric that anybody serves it holds its bounds alone.
+fn autoscaler(least: u32, most: u32) -> HorizontalPodAutoscaler {
+    serde_json::from_value(json!({
         "metadata": {"name": "sobel"},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "sobel"},
-            "minReplicas": 3, "maxReplicas": 4,
+            "minReplicas": least, "maxReplicas": most,
             "metrics": [{"type": "Resource", "resource": {
                 "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50},
             }}],
         },
     }))
-    .unwrap();
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_leaves_the_number_of_replicas_to_its_autoscaler() {
+    let bed = Bed::start().await;
+    bed.create("sobel", 2).await;
     let autoscalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(bed.client().clone());
-    autoscalers.create(&PostParams::default(), &autoscaler).await.unwrap();
+    autoscalers.create(&PostParams::default(), &autoscaler(3, 4)).await.unwrap();
     bed.until_ready("sobel", 3).await;
     let before = bed.deployments().get("sobel").await.unwrap();
     assert_eq!(before.spec.as_ref().unwrap().replicas, Some(3), "the autoscaler owns the number");
@@ -41,6 +45,65 @@ async fn a_move_leaves_the_number_of_replicas_to_its_autoscaler() {
     assert_eq!(after.metadata.generation, before.metadata.generation, "nobody has written its specification");
     let owner = autoscalers.get("sobel").await.unwrap().status.unwrap();
     assert_eq!(owner.desired_replicas, 3);
+    bed.stop().await;
+}
+
+/// Sets both bounds of the autoscaler, which holds them without any metric.
+async fn autoscale(autoscalers: &Api<HorizontalPodAutoscaler>, replicas: i32) {
+    let bounds = json!({"spec": {"minReplicas": replicas, "maxReplicas": replicas}});
+    autoscalers.patch("sobel", &PatchParams::default(), &Patch::Merge(&bounds)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no_pod_is_moved_twice() {
+    let bed = Bed::start().await;
+    bed.create("sobel", 2).await;
+    let autoscalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(bed.client().clone());
+    autoscalers.create(&PostParams::default(), &autoscaler(4, 4)).await.unwrap();
+    bed.until_ready("sobel", 4).await;
+    // No node is marked for long: there are two.
+    let _registry = bed.registry("registry", "evict", &["--moved-off-time", "2s"]).await;
+
+    // A replacement that has no node keeps the move open, and the autoscaler wants two pods fewer meanwhile.
+    bed.kubectl(&["cordon", NODES[0], NODES[1]]).await;
+    let first = bed.lose_board_of("sobel").await;
+    bed.until_recorded("moves.json", "the pod to be evicted", outcome_is("evicted")).await;
+    autoscale(&autoscalers, 2).await;
+    bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
+    let left = bed.until_ready("sobel", 2).await;
+    assert!(!bed.is_there(&first).await);
+    bed.until_looked_again("marker-1").await;
+    assert_eq!(bed.moved().await.len(), 1, "what the autoscaler takes away is not moved");
+
+    // The other way round: two more while the next move is open.
+    bed.publish(&node_of(&first), Board::There).await;
+    let second = &left[0];
+    bed.give_board(second).await;
+    bed.publish(&node_of(second), Board::Lost).await;
+    let is_second = |record: &serde_json::Value| {
+        record["podUid"] == json!(second.uid()) && record["outcome"] == "evicted"
+    };
+    bed.until_recorded("moves.json", "the second pod to be evicted", is_second).await;
+    autoscale(&autoscalers, 4).await;
+    wait::until("the autoscaler to want four", LONG, async || {
+        let deployment = bed.deployments().get("sobel").await?;
+        Ok((deployment.spec.unwrap_or_default().replicas == Some(4)).then_some(()))
+    })
+    .await
+    .unwrap();
+    let open = bed.moved().await;
+    assert!(open.iter().any(|record| record["outcome"] == "evicted"), "three replicas are missing: {open:?}");
+    bed.kubectl(&["uncordon", NODES[0], NODES[1]]).await;
+    bed.until_ready("sobel", 4).await;
+    wait::until("both moves to end", LONG, async || {
+        let moves = bed.moved().await;
+        Ok(moves.iter().all(outcome_is("ended")).then_some(()))
+    })
+    .await
+    .unwrap();
+    let moved: Vec<_> = bed.moved().await.iter().map(|record| record["podUid"].clone()).collect();
+    assert_eq!(moved, [json!(first.uid()), json!(second.uid())]);
+    assert_eq!(bed.deployments().get("sobel").await.unwrap().spec.unwrap().replicas, Some(4));
     bed.stop().await;
 }
 
@@ -71,7 +134,7 @@ async fn a_replacement_that_a_quota_forbids_is_told_and_nothing_more_goes_until_
     assert_eq!(event.type_.as_deref(), Some("Warning"));
     assert_eq!(bed.marks(&node).await, None, "nothing keeps the replacement off the node any more");
     // The other pods of the lost board stay, since a replica is missing.
-    let waits = |held: &serde_json::Value| held["reason"] == "the Deployment is rolling out";
+    let waits = |held: &serde_json::Value| held["reason"] == "the Deployment is rolling out or being scaled";
     if others < 2 {
         bed.until_recorded("held.json", "the next pod to stay", waits).await;
     }
