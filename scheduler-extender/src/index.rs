@@ -10,12 +10,13 @@ use crate::clock::Moment;
 use foldhash::fast::RandomState;
 use fpga_core::expected_load::ArenaKey;
 use fpga_core::moved_off::{MOVED_OFF_ANNOTATION, MovedOff, MovedOffAnnotation};
+use fpga_core::names::LIBRARY_VERSION_ANNOTATION;
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
 use fpga_core::node_state::{ANNOTATION, HEARTBEATS_UNTIL_STALE, NodeState, decode};
 use fpga_core::staleness::{Knowledge, Received};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime};
 use fpga_node_stream::server::annotation_age;
 use fpga_node_stream::server::receiver::{Taken, UnknownNode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -49,9 +50,20 @@ pub struct Node {
     pub problem: Option<Unreadable>,
     /// Key of the node's pods in the expected loads.
     pub arena_key: ArenaKey,
+    /// The last wake-up of rejected pods that a replica wrote on the node.
+    pub wake_up: Option<WakeUp>,
     uid: Option<Arc<str>>,
     annotation: Option<Arc<str>>,
     moved_off: Option<Arc<str>>,
+}
+
+/// A value of the annotation by which rejected pods are tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WakeUp {
+    /// The value.
+    pub value: Arc<str>,
+    /// The moment at which the watch showed the value first. It was written before.
+    pub seen: MonotonicTime,
 }
 
 /// The origin of a state, which determines the age of the state on arrival.
@@ -134,13 +146,21 @@ impl NodeIndex {
         let annotation = annotation.map(String::as_str);
         let moved_off = node.annotations.as_ref().and_then(|all| all.get(MOVED_OFF_ANNOTATION));
         let moved_off = moved_off.map(String::as_str);
+        let wake_up = node.annotations.as_ref().and_then(|all| all.get(LIBRARY_VERSION_ANNOTATION));
 
         let _changing = self.change();
         let nodes = self.read();
         let known = nodes.get(name).filter(|known| known.uid.as_deref() == node.uid.as_deref());
         let same_text = known.is_some_and(|known| known.annotation.as_deref() == annotation);
         let same_moves = known.is_some_and(|known| known.moved_off.as_deref() == moved_off);
-        if same_text && same_moves && known.is_some_and(|known| known.facts.labels == labels) {
+        let known_wake_up = known.and_then(|known| known.wake_up.clone());
+        let wake_up = match (known_wake_up, wake_up) {
+            (Some(known), Some(value)) if *known.value == **value => Some(known),
+            (_, value) => value.map(|value| WakeUp { value: Arc::from(value.as_str()), seen: at.now }),
+        };
+        let same_wake_up = known.is_some_and(|known| known.wake_up == wake_up);
+        let same_labels = known.is_some_and(|known| known.facts.labels == labels);
+        if same_text && same_moves && same_wake_up && same_labels {
             return Noted::Fine;
         }
         // A fresh streamed state survives a change of the annotation, unless the annotation's state is newer.
@@ -184,7 +204,7 @@ impl NodeIndex {
         let moved_off = moved_off.map(Arc::from);
         let facts = NodeFacts { labels, knowledge, moved_off: moved };
         let uid = node.uid.map(Arc::from);
-        let node = Node { facts, source, problem, arena_key, uid, annotation, moved_off };
+        let node = Node { facts, source, problem, arena_key, wake_up, uid, annotation, moved_off };
         self.write().insert(name, Arc::new(node));
         noted
     }
@@ -211,6 +231,7 @@ impl NodeIndex {
             source: Source::Stream,
             problem: known.problem.clone(),
             arena_key: known.arena_key.clone(),
+            wake_up: known.wake_up.clone(),
             uid: known.uid.clone(),
             annotation: known.annotation.clone(),
             moved_off: known.moved_off.clone(),
@@ -230,16 +251,17 @@ impl NodeIndex {
         if node.uid.as_deref() == Some(uid) { Ok(node) } else { Err(UnknownNode::Uid) }
     }
 
-    /// The first name among nodes with a board. Nodes with labels and no state come last.
+    /// The first name among nodes with a board, and the last wake-up there. Nodes with labels and no state come last.
     #[must_use]
-    pub fn first_with_boards(&self) -> Option<String> {
+    pub fn first_with_boards(&self) -> Option<(String, Option<WakeUp>)> {
         let nodes = self.read();
         let has_boards =
             |node: &Node| node.facts.knowledge.state().is_some_and(|state| !state.devices.is_empty());
         let with_state = nodes.iter().filter(|(_, node)| has_boards(node)).map(|(name, _)| name);
         let labelled =
             || nodes.iter().filter(|(_, node)| !node.facts.labels.is_empty()).map(|(name, _)| name);
-        with_state.min().or_else(|| labelled().min()).map(ToString::to_string)
+        let first = with_state.min().or_else(|| labelled().min())?;
+        Some((first.to_string(), nodes.get(first).and_then(|node| node.wake_up.clone())))
     }
 
     /// Counts the nodes that have a state, by its origin.

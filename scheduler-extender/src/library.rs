@@ -94,12 +94,6 @@ impl LibraryIndex {
         self.library.read().synonyms(namespace, asked)
     }
 
-    #[cfg(test)]
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Library)) {
-        change(&mut self.library.write());
-        self.changed.notify_one();
-    }
-
     fn apply(&self, object: &Bitstream) {
         let bitstream = library_bitstream(object);
         self.library.write().insert(&object.namespace().unwrap_or_default(), &object.name_any(), bitstream);

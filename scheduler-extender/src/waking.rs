@@ -1,15 +1,18 @@
 //! Wakes pods that were rejected before a Bitstream was there: kube-scheduler tries a pod that an extender rejected again
 //! when an object changes that it watches, and Bitstreams are none.
 //!
-//! So each replica writes a hash of the library into an annotation of one node, at most once a second. The value and the
-//! node follow from what all replicas know: the first replica's write is a change, and the API server drops the
-//! others, which have nothing new.
+//! So each replica writes a hash of the library into an annotation of one node. **Together the replicas write at most
+//! once a second**: a write needs the value that the replica saw at least a second ago to be there still, so that of two
+//! replicas one writes, and the other one waits. **Nobody misses a wake-up**: a replica that learns of a Bitstream after
+//! another replica's write may have rejected pods in between, and writes once more.
 
-use crate::index::NodeIndex;
+use crate::clock::Clock;
+use crate::index::{NodeIndex, WakeUp};
 use crate::library::LibraryIndex;
 use crate::metrics::Metrics;
 use fpga_core::library::Library;
 use fpga_core::names::LIBRARY_VERSION_ANNOTATION;
+use fpga_core::units::{Millis, MonotonicTime};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -19,8 +22,12 @@ use tracing::{info, warn};
 
 /// Time between a change and its write, so that the other replicas know the Bitstream before kube-scheduler asks them.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Least time between two writes, with [`SETTLE`].
-const SPACING: Duration = Duration::from_millis(500);
+/// Least time between two writes of all replicas.
+const SPACING: Millis = Millis(1_000);
+/// Longest time for which the watch may lag: a write that is seen later than this after a version was learned came after it.
+const WATCH_LAG: Millis = Millis(250);
+/// Time until another replica's write is shown by the watch.
+const SHOWN: Duration = Duration::from_millis(500);
 /// Time until a write is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// Longest time between two looks at the library and the nodes.
@@ -30,44 +37,130 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Name under which the API server remembers the writer.
 const FIELD_MANAGER: &str = "fpga-scheduler-extender";
 
+/// A version of the library, as this replica has learned of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    hash: u64,
+    /// The moment from which on this replica decides by it; `None` if it has never decided by another one.
+    learned: Option<MonotonicTime>,
+}
+
+/// What is to be done about a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Due {
+    /// Nothing: a wake-up came after this replica knew the version.
+    Nothing,
+    /// Look again after this time.
+    Later(Millis),
+    /// Write this value now.
+    Now(String),
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Yes,
+    /// The node has another value than this replica has seen, or was changed just now.
+    Overtaken,
+}
+
+impl Version {
+    /// What is to be done at the moment `now`; `last` is the node's last wake-up, by whichever replica.
+    fn due(self, last: Option<&WakeUp>, now: MonotonicTime) -> Due {
+        let hash = format!("{:016x}", self.hash);
+        let Some(last) = last else { return Due::Now(hash) };
+        let (known, repeats) = last.value.split_once('.').unwrap_or((&*last.value, "0"));
+        let value = if known != hash {
+            hash
+        } else if self.learned.is_none_or(|learned| last.seen >= learned + WATCH_LAG) {
+            return Due::Nothing;
+        } else {
+            format!("{hash}.{}", repeats.parse::<u32>().unwrap_or(0).wrapping_add(1))
+        };
+        let rested = now - last.seen;
+        if rested < SPACING { Due::Later(Millis(SPACING.0 - rested.0)) } else { Due::Now(value) }
+    }
+}
+
 /// Writes each version of the library, for ever.
-pub async fn run(client: Client, nodes: &NodeIndex, library: &LibraryIndex, metrics: &Metrics) {
+pub async fn run(
+    client: Client,
+    nodes: &NodeIndex,
+    library: &LibraryIndex,
+    metrics: &Metrics,
+    clock: &Clock,
+) {
     let api: Api<Node> = Api::all(client);
     // A cluster without Bitstreams gets no annotation.
-    let mut written = Library::default().fingerprint();
+    let mut handled = Library::default().fingerprint();
+    let mut version: Option<Version> = None;
     let mut pause = LOOK_AGAIN;
     loop {
         // Without news the library may have become known, or the first board may have come.
         let _ = tokio::time::timeout(pause, library.changed()).await;
+        notice(&mut version, library, clock);
         tokio::time::sleep(SETTLE).await;
-        let version = library.fingerprint().filter(|version| *version != written);
-        pause = match version.zip(nodes.first_with_boards()) {
-            None => LOOK_AGAIN,
-            Some((version, node)) => match write(&api, &node, version).await {
-                Ok(()) => {
-                    written = version;
+        notice(&mut version, library, clock);
+        let news = version.filter(|version| version.hash != handled);
+        let Some((version, (node, last))) = news.zip(nodes.first_with_boards()) else {
+            pause = LOOK_AGAIN;
+            continue;
+        };
+        pause = match version.due(last.as_ref(), clock.read().now) {
+            Due::Nothing => {
+                handled = version.hash;
+                LOOK_AGAIN
+            }
+            Due::Later(time) => time.into(),
+            Due::Now(value) => match write(&api, &node, last.as_ref(), &value).await {
+                Ok(Written::Yes) => {
+                    handled = version.hash;
                     metrics.library_versions_written.inc();
-                    info!(node, version, "Bitstreams have changed: rejected pods are tried again");
+                    info!(node, value, "Bitstreams have changed: rejected pods are tried again");
                     LOOK_AGAIN
                 }
+                Ok(Written::Overtaken) => SHOWN,
                 Err(error) => {
                     warn!(node, error, "The version of the library can't be written, trying again");
                     TRY_AGAIN
                 }
             },
         };
-        tokio::time::sleep(SPACING).await;
     }
 }
 
-async fn write(api: &Api<Node>, node: &str, version: u64) -> Result<(), String> {
-    let annotations = json!({LIBRARY_VERSION_ANNOTATION: format!("{version:016x}")});
-    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let answer = tokio::time::timeout(TIMEOUT, api.patch_metadata(node, &params, &patch)).await;
-    match answer {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
+/// Takes the library's version, and when it was learned.
+fn notice(version: &mut Option<Version>, library: &LibraryIndex, clock: &Clock) {
+    let Some(hash) = library.fingerprint() else { return };
+    let learned = match version {
+        Some(known) if known.hash == hash => return,
+        Some(_) => Some(clock.read().now),
+        // A replica that does not know the library yet is not asked, and has rejected nobody.
+        None => None,
+    };
+    *version = Some(Version { hash, learned });
+}
+
+/// Writes the annotation if the node still has the `last` value.
+async fn write(api: &Api<Node>, node: &str, last: Option<&WakeUp>, value: &str) -> Result<Written, String> {
+    let exchange = async {
+        let metadata = api.get_metadata(node).await?.metadata;
+        let there = metadata.annotations.as_ref().and_then(|all| all.get(LIBRARY_VERSION_ANNOTATION));
+        if there.map(String::as_str) != last.map(|last| &*last.value) {
+            return Ok(Written::Overtaken);
+        }
+        let annotations = json!({LIBRARY_VERSION_ANNOTATION: value});
+        let version = metadata.resource_version;
+        let patch = json!({"metadata": {"annotations": annotations, "resourceVersion": version}});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match api.patch_metadata(node, &params, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(Written::Yes),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Overtaken),
+            Err(error) => Err(error),
+        }
+    };
+    match tokio::time::timeout(TIMEOUT, exchange).await {
+        Ok(written) => written.map_err(|error: kube::Error| error.to_string()),
         Err(_) => Err(format!("no answer in {TIMEOUT:?}")),
     }
 }
@@ -75,81 +168,82 @@ async fn write(api: &Api<Node>, node: &str, version: u64) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Moment;
-    use crate::index::Shown;
-    use fpga_core::library::{AllowedNamespaces, LibraryBitstream};
-    use fpga_core::names::VENDOR_LABEL;
-    use fpga_core::units::{MonotonicTime, WallTime};
-    use http_body_util::BodyExt as _;
-    use hyper::{Request, Response};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-    use kube::client::Body;
-    use prometheus_client::registry::Registry;
-    use tokio::sync::mpsc;
+    use proptest::prelude::*;
 
-    /// A client of an API server that takes every write, and the writes.
-    fn recording() -> (Client, mpsc::UnboundedReceiver<(String, String)>) {
-        let (sender, writes) = mpsc::unbounded_channel();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let sender = sender.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect().await.unwrap().to_bytes();
-                let write = (parts.uri.path().to_owned(), String::from_utf8_lossy(&body).into_owned());
-                sender.send(write).unwrap();
-                let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
-                Ok::<_, std::convert::Infallible>(Response::new(Body::from(node.to_string().into_bytes())))
-            }
-        });
-        (Client::new(service, "default"), writes)
+    const HASH: &str = "000000000000002a";
+
+    fn version(learned: u64) -> Version {
+        Version { hash: 42, learned: Some(MonotonicTime(learned)) }
     }
 
-    fn nodes() -> NodeIndex {
-        let index = NodeIndex::default();
-        let at = Moment { now: MonotonicTime(1), wall: WallTime(1) };
-        for (name, label) in [("plain", None), ("z", Some("intel")), ("b", Some("intel"))] {
-            let labels = label.map(|vendor: &str| [(VENDOR_LABEL.to_owned(), vendor.to_owned())].into());
-            index.apply(
-                ObjectMeta { name: Some(name.into()), labels, ..ObjectMeta::default() },
-                Shown::Listed,
-                at,
-            );
+    fn wake_up(value: &str, seen: u64) -> WakeUp {
+        WakeUp { value: value.into(), seen: MonotonicTime(seen) }
+    }
+
+    #[test]
+    fn a_version_is_written_once_a_second_after_the_last_and_again_by_who_learned_of_it_later() {
+        let now = |text: &str| Due::Now(text.to_owned());
+        let (again, third) = ("000000000000002a.1", "000000000000002a.2");
+        for (what, last, expected) in [
+            ("the first one", None, now(HASH)),
+            ("another version, long ago", Some(wake_up("01", 100)), now(HASH)),
+            ("another version, just now", Some(wake_up("01", 5_100)), Due::Later(Millis(600))),
+            ("this one, after it was learned", Some(wake_up(HASH, 5_400)), Due::Nothing),
+            (
+                "this one, seen so soon that it may be from before",
+                Some(wake_up(HASH, 5_200)),
+                Due::Later(Millis(700)),
+            ),
+            ("this one, before it was learned", Some(wake_up(HASH, 4_000)), now(again)),
+            ("again, before it was learned", Some(wake_up(again, 4_000)), now(third)),
+            ("again, after it was learned", Some(wake_up(again, 5_400)), Due::Nothing),
+            ("nonsense", Some(wake_up(".x", 100)), now(HASH)),
+            ("a count that is none", Some(wake_up("000000000000002a.x", 1)), now(again)),
+        ] {
+            assert_eq!(version(5_000).due(last.as_ref(), MonotonicTime(5_500)), expected, "{what}");
         }
-        index
+        let from_the_start = Version { hash: 42, learned: None };
+        assert_eq!(from_the_start.due(Some(&wake_up(HASH, 1)), MonotonicTime(1)), Due::Nothing);
     }
 
-    #[tokio::test]
-    async fn replicas_write_the_same_value_to_the_same_node_and_only_what_is_new() {
-        let mut values = Vec::new();
-        for _replica in 0..2 {
-            let (client, mut writes) = recording();
-            let (nodes, library) = (nodes(), LibraryIndex::default());
-            let metrics = Metrics::register(&mut Registry::default());
-            let told = async {
-                let mut told = Vec::new();
-                for name in ["sobel", "mm"] {
-                    // Nothing new, then something.
-                    library.change(|_| {});
-                    let bitstream =
-                        LibraryBitstream { allowed: AllowedNamespaces::All, variants: Vec::new() };
-                    library.change(|library| library.insert("library", name, bitstream));
-                    told.push(writes.recv().await.unwrap());
+    proptest! {
+        /// Replicas that learn of a version at different times, and see each other's writes late.
+        #[test]
+        fn every_replica_has_a_wake_up_after_it_knew_and_none_is_within_a_second_of_another(
+            learned in prop::collection::vec(0_u64..20_000, 1..5),
+            lag in 0..WATCH_LAG.0,
+        ) {
+            let settle = u64::try_from(SETTLE.as_millis()).unwrap();
+            let mut written: Vec<(u64, String)> = Vec::new();
+            let mut done = vec![false; learned.len()];
+            for at in (0..60_000).step_by(50) {
+                for (replica, learned) in learned.iter().enumerate() {
+                    if done[replica] || learned + settle > at {
+                        continue;
+                    }
+                    let shown = written.iter().filter(|(then, _)| then + lag <= at);
+                    let last = shown.last().map(|(then, value)| wake_up(value, then + lag));
+                    match version(*learned).due(last.as_ref(), MonotonicTime(at)) {
+                        Due::Nothing => done[replica] = true,
+                        Due::Later(_) => {}
+                        Due::Now(value) => {
+                            // As `write` does: the node must still have what was seen.
+                            let there = written.last().map(|(_, value)| value.as_str());
+                            if there == last.as_ref().map(|last| &*last.value) {
+                                written.push((at, value));
+                                done[replica] = true;
+                            }
+                        }
+                    }
                 }
-                told
-            };
-            values.push(tokio::select! {
-                () = run(client, &nodes, &library, &metrics) => unreachable!("it never ends"),
-                told = told => told,
-            });
-            assert!(writes.try_recv().is_err());
+            }
+            prop_assert!(done.iter().all(|done| *done), "{written:?}");
+            let spaced = written.iter().zip(written.iter().skip(1)).all(|(a, b)| b.0 - a.0 >= SPACING.0);
+            prop_assert!(spaced, "{written:?}");
+            for learned in &learned {
+                prop_assert!(written.iter().any(|(at, _)| at >= learned), "{learned}: {written:?}");
+            }
+            prop_assert!(written.len() <= learned.len(), "{written:?}");
         }
-        let [first, second] = values.try_into().unwrap();
-        assert_eq!(first, second);
-        assert!(first.iter().all(|(path, _)| path == "/api/v1/nodes/b"), "{first:?}");
-        let value = |(_, body): &(String, String)| -> String {
-            let body: serde_json::Value = serde_json::from_str(body).unwrap();
-            body["metadata"]["annotations"][LIBRARY_VERSION_ANNOTATION].as_str().unwrap().to_owned()
-        };
-        assert_ne!(value(&first[0]), value(&first[1]));
     }
 }

@@ -3,12 +3,24 @@
 //! and yet agree.
 
 use fpga_tests::testbed::control_plane::SchedulerConfig;
+use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::observer::Observer;
+use fpga_tests::testbed::programs::repository;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground};
 use fpga_tests::testbed::scale::pods::Kind;
+use fpga_tests::testbed::wait;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, watcher};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const PODS: usize = 200;
 const NODES: usize = 10;
@@ -52,5 +64,86 @@ async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
     bed.wait_until_placed("alone", PODS).await.unwrap();
     assert!(bed.failed_attempts("alone").await.unwrap().is_empty());
     assert!(observer.stop().await.iter().skip(calls.len()).all(|call| call.replica == 1));
+    bed.stop().await;
+}
+
+/// The wake-ups of rejected pods that nodes show, each with the moment at which it was seen.
+#[derive(Clone, Default)]
+struct WakeUps(Arc<Mutex<Vec<(Instant, String)>>>);
+
+impl WakeUps {
+    async fn watch(self, nodes: Api<Node>) {
+        let mut events = std::pin::pin!(watcher(nodes, watcher::Config::default()).touched_objects());
+        while let Some(node) = events.next().await {
+            let node = node.unwrap();
+            let Some(value) = node.annotations().get("fpga-scheduling.io/library-version") else { continue };
+            let mut seen = self.0.lock().unwrap();
+            if seen.last().is_none_or(|(_, last)| last != value) {
+                seen.push((Instant::now(), value.clone()));
+            }
+        }
+    }
+
+    fn seen(&self) -> Vec<(Instant, String)> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_replicas_wake_rejected_pods_at_most_once_a_second_in_all_and_after_the_last_change() {
+    const LONG: Duration = Duration::from_secs(60);
+    /// Changes, more than ten a second.
+    const CHANGES: u32 = 60;
+    let ground = Ground { nodes: 2, boards: 2, wanted: 2, pods_per_node: 250, advertised: Advertised::No };
+    let mut bed = ScaleBed::start(ground).await.unwrap();
+    let definitions = repository().join("manifests/chart/custom-resources");
+    let apply = ["apply", "--server-side", "-f", definitions.to_str().unwrap()];
+    kubectl(bed.plane(), &apply).await.unwrap();
+    let resource = ApiResource {
+        group: "fpga-scheduling.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "fpga-scheduling.io/v1alpha1".to_owned(),
+        kind: "Bitstream".to_owned(),
+        plural: "bitstreams".to_owned(),
+    };
+    let client = bed.plane().client().clone();
+    let bitstreams: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
+    let served = async || Ok(bitstreams.list(&Default::default()).await.ok().map(drop));
+    wait::until("the API server to serve Bitstreams", LONG, served).await.unwrap();
+    for replica in 0..2 {
+        bed.start_replica(replica, &["--library-namespace", "default"]).await.unwrap();
+    }
+    let wake_ups = WakeUps::default();
+    let watch = tokio::spawn(wake_ups.clone().watch(Api::all(client)));
+
+    let change = async |number: u32| {
+        let bitstream = json!({
+            "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "Bitstream", "metadata": {"name": "sobel"},
+            "spec": {"variants": [{
+                "vendor": "none", "board": format!("b{number}"), "shell": "1.0", "bytes": 1,
+                "digest": format!("sha256:{}", "0a".repeat(32)),
+                "source": {"https": "https://files.example/bitstream"},
+            }]},
+        });
+        let params = PatchParams::apply("test").force();
+        bitstreams.patch("sobel", &params, &Patch::Apply(&bitstream)).await.unwrap();
+        Instant::now()
+    };
+    for number in 1..CHANGES {
+        change(number).await;
+        // The rate of changes is the point.
+        tokio::time::sleep(Duration::from_millis(80)).await;
+    }
+    bed.kill_replica(0).await;
+    let last = change(CHANGES).await;
+    let woken = async || Ok(wake_ups.seen().last().is_some_and(|(at, _)| *at > last).then_some(()));
+    wait::until("a wake-up after the last change", LONG, woken).await.unwrap();
+    let seen = wake_ups.seen();
+    let took = seen[seen.len() - 1].0 - seen[0].0;
+    println!("{} wake-ups in {took:?}", seen.len());
+    assert!(seen.len() >= 4, "{seen:?}");
+    // Half a second for the way of the first and the last event.
+    assert!((seen.len() - 1) as f64 <= took.as_secs_f64() + 0.5, "{} in {took:?}", seen.len());
+    watch.abort();
     bed.stop().await;
 }
