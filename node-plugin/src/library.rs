@@ -6,7 +6,7 @@ use fpga_bitstream_store::{InvalidSource, Source, Wanted};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::library::{Library, LibraryVariant, Meaning};
 use fpga_core::requirement::Requirement;
-use fpga_registry_api::{Bitstream, FromNamespaces, Variant as Listed, library_bitstream};
+use fpga_registry_api::{Bitstream, FromNamespaces, LibraryRules, Variant as Listed};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -23,8 +23,8 @@ const MAX_LISTED: u32 = 5000;
 /// The Bitstreams of the cluster.
 pub(crate) struct Bitstreams {
     pub(crate) client: Client,
-    /// Namespace whose Bitstreams all pods may name without it.
-    pub(crate) shared: Option<String>,
+    /// Which Bitstreams count, and whose all pods may name.
+    pub(crate) rules: LibraryRules,
 }
 
 /// The reason why it is unknown what a pod's bitstreams mean.
@@ -52,7 +52,7 @@ impl Bitstreams {
         asked: &Requirement,
     ) -> Result<Meanings, LibraryError> {
         let ids: BTreeSet<&BitstreamId> = asked.all_bitstreams().collect();
-        let mut library = Library::new(self.shared.clone());
+        let mut library = Library::new(self.rules.shared.clone());
         let mut objects = Vec::new();
         for id in &ids {
             match id {
@@ -72,7 +72,7 @@ impl Bitstreams {
         }
         for object in &objects {
             let of = object.namespace().unwrap_or_default();
-            library.insert(&of, &object.name_any(), library_bitstream(object));
+            library.insert(&of, &object.name_any(), self.rules.bitstream(object));
         }
         let selects = |object: &Bitstream| object.spec.allowed_namespaces.from == FromNamespaces::Selector;
         if objects.iter().any(selects)
@@ -88,9 +88,9 @@ impl Bitstreams {
     /// # Errors
     /// [`LibraryError::Api`], also if the plugin may not read them: nothing is known then.
     pub(crate) async fn of_namespace(&self, namespace: &str) -> Result<Option<Library>, LibraryError> {
-        let mut library = Library::new(self.shared.clone());
+        let mut library = Library::new(self.rules.shared.clone());
         let mut selects = false;
-        for of in BTreeSet::from([Some(namespace), self.shared.as_deref()]).into_iter().flatten() {
+        for of in BTreeSet::from([Some(namespace), self.rules.shared.as_deref()]).into_iter().flatten() {
             let api: Api<Bitstream> = Api::namespaced(self.client.clone(), of);
             let listed = match in_time(api.list(&ListParams::default().limit(MAX_LISTED))).await? {
                 Ok(listed) => listed,
@@ -99,7 +99,7 @@ impl Bitstreams {
             };
             for object in &listed.items {
                 selects |= object.spec.allowed_namespaces.from == FromNamespaces::Selector;
-                library.insert(of, &object.name_any(), library_bitstream(object));
+                library.insert(of, &object.name_any(), self.rules.bitstream(object));
             }
         }
         if selects && let Some(labels) = self.labels(namespace).await? {
@@ -116,7 +116,7 @@ impl Bitstreams {
     /// The Bitstreams of the namespace and of the shared one: any of them may have a digest, or take a name from another.
     async fn all(&self, namespace: &str) -> Result<Vec<Bitstream>, LibraryError> {
         let mut found = Vec::new();
-        for of in BTreeSet::from([Some(namespace), self.shared.as_deref()]).into_iter().flatten() {
+        for of in BTreeSet::from([Some(namespace), self.rules.shared.as_deref()]).into_iter().flatten() {
             let api: Api<Bitstream> = Api::namespaced(self.client.clone(), of);
             let params = ListParams::default().limit(MAX_LISTED);
             found.extend(unless_absent(api.list(&params)).await?.map(|list| list.items).unwrap_or_default());
@@ -204,6 +204,7 @@ mod tests {
     use fpga_cluster::allocation::{Occupation, choose};
     use fpga_core::fixtures::{mk_asked, mk_bitstream, mk_board, mk_state};
     use fpga_core::node_state::{DigestPrefix, NodeState, RecentBitstream};
+    use fpga_registry_api::library_bitstream;
     use serde_json::json;
 
     struct Nobody;

@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use fpga_artifacts::{Host, Hosts};
 use fpga_bitstream_store::{Store, StoreOptions};
+use fpga_registry_api::{LibraryRules, OwnBitstreams};
 use kube::Client;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +25,10 @@ pub(crate) struct LibraryArgs {
     /// Namespace whose Bitstreams all pods may name without it, where these allow it.
     #[arg(long, env = "FPGA_LIBRARY_NAMESPACE", value_name = "NAMESPACE")]
     library_namespace: Option<String>,
+
+    /// Which Bitstreams of other namespaces count: any, or those that the registry has accepted (condition Accepted).
+    #[arg(long, env = "FPGA_OWN_BITSTREAMS", value_name = "RULE", default_value = "any")]
+    own_bitstreams: OwnBitstreams,
 
     /// Hosts that bitstreams are fetched from, also at private addresses: HOST or HOST:PORT, http://HOST:PORT for one
     /// without TLS; comma-separated. A host may send to another one of them. By default every host is asked that has a
@@ -68,7 +73,8 @@ impl LibraryArgs {
         };
         let store =
             Store::open(options).with_context(|| format!("can't open the store {}", folder.display()))?;
-        let bitstreams = Bitstreams { client: client.clone(), shared: self.library_namespace.clone() };
+        let rules = LibraryRules { shared: self.library_namespace.clone(), own: self.own_bitstreams };
+        let bitstreams = Bitstreams { client: client.clone(), rules };
         Ok(Some(NodeLibrary { bitstreams, listed: Listed::default(), store }))
     }
 }

@@ -4,6 +4,7 @@ use crate::cluster::Cluster;
 use crate::leader::Leader;
 use crate::metrics::Metrics;
 use crate::moves::{MoveMode, MoveSettings, Mover, Rebalance};
+use crate::own_bitstreams::OwnRule;
 use crate::probes::Probes;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
@@ -59,6 +60,10 @@ pub struct Args {
     /// Namespace whose Bitstreams all pods may name without writing the namespace, as for the extender.
     #[arg(long, env = "FPGA_LIBRARY_NAMESPACE", value_name = "NAME")]
     library_namespace: Option<String>,
+    /// What other namespaces may have as Bitstreams: any (nothing is said about them), off, or most Bitstreams and bytes of
+    /// each namespace, for example 16,4GiB. Extenders and node plugins with --own-bitstreams accepted go by it.
+    #[arg(long, env = "FPGA_OWN_BITSTREAMS", value_name = "RULE", default_value = "any")]
+    own_bitstreams: OwnRule,
     /// Time between two looks at the statuses of Bitstreams.
     #[arg(long, env = "FPGA_STATUS_INTERVAL", default_value = "10s", value_parser = duration::parse)]
     status_interval: Duration,
@@ -183,6 +188,7 @@ impl Args {
             leadership,
             metrics,
             library_namespace: self.library_namespace.clone(),
+            own_bitstreams: self.own_bitstreams,
         };
         info!(listen = address, me, moves = ?self.moves, version = env!("CARGO_PKG_VERSION"), "Starting");
         if let Some(path) = &self.ready_file {

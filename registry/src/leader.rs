@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, NodeStates};
 use crate::metrics::Metrics;
 use crate::moves::Mover;
+use crate::own_bitstreams::{OwnRule, verdicts};
 use crate::status::{self, StatusChange};
 use fpga_core::units::WallTime;
 use fpga_net::election::Leadership;
@@ -33,6 +34,8 @@ pub struct Leader {
     pub metrics: Metrics,
     /// The namespace whose Bitstreams all pods may name without it.
     pub library_namespace: Option<String>,
+    /// What other namespaces may have.
+    pub own_bitstreams: OwnRule,
 }
 
 impl Leader {
@@ -64,7 +67,8 @@ impl Leader {
         let now = Timestamp::now();
         // The API server keeps whole seconds.
         let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
-        status::changes(&bitstreams, &library, &nodes, &self.cluster.fpga_pods(), &now)
+        let verdicts = verdicts(&bitstreams, self.library_namespace.as_deref(), self.own_bitstreams);
+        status::changes(&bitstreams, &library, &verdicts, &nodes, &self.cluster.fpga_pods(), &now)
     }
 
     /// Writes a status. What has changed meanwhile is looked at again in the next interval.

@@ -1,9 +1,10 @@
 //! What the registry tells on each Bitstream: where it is valid, where it is resident, and how many pods name it.
 
 use crate::cluster::{Cluster, KnownNode};
+use crate::own_bitstreams::Verdict;
 use fpga_core::library::{Library, LibraryBitstream};
 use fpga_core::node_state::DigestPrefix;
-use fpga_registry_api::{Bitstream, BitstreamStatus, FpgaPod, library_bitstream};
+use fpga_registry_api::{ACCEPTED, Bitstream, BitstreamStatus, FpgaPod, library_bitstream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,11 +52,12 @@ pub fn library(
     library
 }
 
-/// The Bitstreams whose status is not what it should be at the moment `now`.
+/// The Bitstreams whose status is not what it should be at the moment `now`. `verdicts` are those on whether they count.
 #[must_use]
 pub fn changes(
     bitstreams: &[Arc<Bitstream>],
     library: &Library,
+    verdicts: &BTreeMap<(String, String), Verdict>,
     nodes: &[KnownNode],
     pods: &[FpgaPod],
     now: &Time,
@@ -67,49 +69,70 @@ pub fn changes(
         }
     }
     let change = |object: &Arc<Bitstream>| {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let users = users.get(&(namespace.as_str(), name.as_str())).map_or(0, BTreeSet::len);
-        let status = status(object, &library_bitstream(object), nodes, users, now);
+        let key = (object.namespace().unwrap_or_default(), object.name_any());
+        let users = users.get(&(key.0.as_str(), key.1.as_str())).map_or(0, BTreeSet::len);
+        let bitstream = library_bitstream(object);
+        let valid = nodes.iter().filter(|node| is_valid_on(&bitstream, node)).count();
+        let resident = nodes.iter().filter(|node| is_resident_on(&bitstream, node)).count();
+        let verdict = verdicts.get(&key).map(|verdict| accepted(object, *verdict, now));
+        let count = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX));
+        let status = BitstreamStatus {
+            conditions: of_others(object).chain([available(object, valid, now)]).chain(verdict).collect(),
+            valid_nodes: count(valid),
+            resident_nodes: count(resident),
+            pods: count(users),
+        };
         (object.status.as_ref() != Some(&status)).then(|| {
             let version = object.metadata.resource_version.clone();
-            StatusChange { namespace, name, version, status }
+            StatusChange { namespace: key.0, name: key.1, version, status }
         })
     };
     bitstreams.iter().filter_map(change).collect()
 }
 
-fn status(
-    object: &Bitstream,
-    bitstream: &LibraryBitstream,
-    nodes: &[KnownNode],
-    users: usize,
-    now: &Time,
-) -> BitstreamStatus {
-    let valid = nodes.iter().filter(|node| is_valid_on(bitstream, node)).count();
-    let resident = nodes.iter().filter(|node| is_resident_on(bitstream, node)).count();
+fn conditions(object: &Bitstream) -> impl Iterator<Item = &Condition> {
+    object.status.iter().flat_map(|status| &status.conditions)
+}
+
+/// Conditions that others have written.
+fn of_others(object: &Bitstream) -> impl Iterator<Item = Condition> {
+    let of_others =
+        conditions(object).filter(|condition| ![AVAILABLE, ACCEPTED].contains(&&*condition.type_));
+    of_others.cloned()
+}
+
+fn available(object: &Bitstream, valid: usize, now: &Time) -> Condition {
     let (status, reason, message) = match valid {
         0 => ("False", "NoBoard", "no node has a board that a variant was built for".to_owned()),
         1 => ("True", "BoardsExist", "1 node has a board that a variant was built for".to_owned()),
         many => ("True", "BoardsExist", format!("{many} nodes have boards that a variant was built for")),
     };
-    let conditions = || object.status.iter().flat_map(|status| &status.conditions);
-    let before = conditions().find(|condition| condition.type_ == AVAILABLE);
+    condition(object, AVAILABLE, status, reason, message, now)
+}
+
+fn accepted(object: &Bitstream, verdict: Verdict, now: &Time) -> Condition {
+    let status = if verdict.is_accepted() { "True" } else { "False" };
+    condition(object, ACCEPTED, status, verdict.reason(), verdict.to_string(), now)
+}
+
+/// A condition whose date is that of its last transition.
+fn condition(
+    object: &Bitstream,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: String,
+    now: &Time,
+) -> Condition {
+    let before = conditions(object).find(|condition| condition.type_ == kind);
     let since = before.filter(|before| before.status == status).map(|before| &before.last_transition_time);
-    let available = Condition {
-        type_: AVAILABLE.to_owned(),
+    Condition {
+        type_: kind.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
         message,
         observed_generation: object.metadata.generation,
         last_transition_time: since.unwrap_or(now).clone(),
-    };
-    let others = conditions().filter(|condition| condition.type_ != AVAILABLE).cloned();
-    let count = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX));
-    BitstreamStatus {
-        conditions: others.chain([available]).collect(),
-        valid_nodes: count(valid),
-        resident_nodes: count(resident),
-        pods: count(users),
     }
 }
 
@@ -203,7 +226,7 @@ mod tests {
     ) -> Option<BitstreamStatus> {
         let objects = [Arc::new(object.clone())];
         let library = library(&objects, BTreeMap::new(), Some("library".into()));
-        changes(&objects, &library, nodes, pods, now).pop().map(|change| change.status)
+        changes(&objects, &library, &BTreeMap::new(), nodes, pods, now).pop().map(|change| change.status)
     }
 
     #[test]
@@ -239,6 +262,26 @@ mod tests {
             (status.conditions[0].status.as_str(), &status.conditions[0].last_transition_time),
             ("False", &at(4))
         );
+    }
+
+    #[test]
+    fn a_verdict_is_a_condition_beside_the_others_and_goes_with_the_rule() {
+        let mut object = bitstream("sobel");
+        let key = ("library".to_owned(), "sobel".to_owned());
+        let with = |object: &Bitstream, verdicts: &[Verdict]| {
+            let objects = [Arc::new(object.clone())];
+            let library = library(&objects, BTreeMap::new(), None);
+            let verdicts = verdicts.iter().map(|verdict| (key.clone(), *verdict)).collect();
+            changes(&objects, &library, &verdicts, &[], &[], &at(1)).pop().map(|change| change.status)
+        };
+        object.status = with(&object, &[Verdict::Off]);
+        let condition = &object.status.as_ref().unwrap().conditions[1];
+        assert_eq!((condition.type_.as_str(), condition.status.as_str()), (ACCEPTED, "False"));
+        assert_eq!((condition.reason.as_str(), condition.observed_generation), ("OwnBitstreamsOff", Some(3)));
+        assert_eq!(with(&object, &[Verdict::Off]), None);
+        let accepted = with(&object, &[Verdict::WithinQuota]).unwrap();
+        assert_eq!(accepted.conditions[1].status, "True");
+        assert_eq!(with(&object, &[]).unwrap().conditions.len(), 1);
     }
 
     #[test]

@@ -27,6 +27,7 @@ use fpga_net::memory::MemoryLimit;
 use fpga_net::ready_file;
 use fpga_net::signals::Signals;
 use fpga_node_stream::server::options::StreamArgs;
+use fpga_registry_api::{LibraryRules, OwnBitstreams};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,6 +88,9 @@ struct ServeArgs {
     /// namespace comes first.
     #[arg(long, env = "FPGA_LIBRARY_NAMESPACE", value_name = "NAME")]
     library_namespace: Option<String>,
+    /// Which Bitstreams of other namespaces count: any, or those that the registry has accepted (condition Accepted).
+    #[arg(long, env = "FPGA_OWN_BITSTREAMS", value_name = "RULE", default_value = "any")]
+    own_bitstreams: OwnBitstreams,
     /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
@@ -145,6 +149,7 @@ impl ServeArgs {
             listen,
             ready_file,
             library_namespace,
+            own_bitstreams,
             kubeconfig,
             path_prefix,
             max_body_bytes,
@@ -181,7 +186,8 @@ impl ServeArgs {
         );
         let mut state = App::with_config(config, clock.clone()).with_bytes_in_flight(budget);
         state.recorder = record.start(&clock, &mut state.registry)?;
-        state.library = Arc::new(LibraryIndex::watched(library_namespace));
+        let rules = LibraryRules { shared: library_namespace, own: own_bitstreams };
+        state.library = Arc::new(LibraryIndex::watched(rules));
         let state = Arc::new(state);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
         let streams = {
@@ -222,8 +228,8 @@ impl ServeArgs {
             async move { library::run(client, &state.library, &state.metrics).await }
         };
         let wakes = {
-            let (client, state) = (client.clone(), Arc::clone(&state));
-            async move { waking::run(client, &state.index, &state.library, &state.metrics).await }
+            let (client, state, clock) = (client.clone(), Arc::clone(&state), clock.clone());
+            async move { waking::run(client, &state.index, &state.library, &state.metrics, &clock).await }
         };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let port_metrics = state.metrics.ports.clone();

@@ -9,7 +9,7 @@ use fpga_core::board_kind::BoardKind;
 use fpga_core::catalog::Catalog;
 use fpga_core::library::Library;
 use fpga_core::requirement::Requirement;
-use fpga_registry_api::{Bitstream, library_bitstream};
+use fpga_registry_api::{Bitstream, LibraryRules};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
@@ -34,6 +34,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// The library, as far as it is known.
 #[derive(Debug)]
 pub struct LibraryIndex {
+    rules: LibraryRules,
     library: RwLock<Library>,
     has_bitstreams: AtomicBool,
     has_namespaces: AtomicBool,
@@ -44,16 +45,18 @@ impl Default for LibraryIndex {
     /// A library that stays empty.
     fn default() -> Self {
         let (has_bitstreams, has_namespaces) = (AtomicBool::new(true), AtomicBool::new(true));
-        Self { library: RwLock::default(), has_bitstreams, has_namespaces, changed: Notify::new() }
+        let (rules, library, changed) = (LibraryRules::default(), RwLock::default(), Notify::new());
+        Self { rules, library, has_bitstreams, has_namespaces, changed }
     }
 }
 
 impl LibraryIndex {
-    /// A library that is about to be watched, whose namespace for all is `shared`.
+    /// A library that is about to be watched.
     #[must_use]
-    pub fn watched(shared: Option<String>) -> Self {
+    pub fn watched(rules: LibraryRules) -> Self {
         Self {
-            library: RwLock::new(Library::new(shared)),
+            library: RwLock::new(Library::new(rules.shared.clone())),
+            rules,
             has_bitstreams: AtomicBool::new(false),
             has_namespaces: AtomicBool::new(false),
             changed: Notify::new(),
@@ -95,7 +98,7 @@ impl LibraryIndex {
     }
 
     fn apply(&self, object: &Bitstream) {
-        let bitstream = library_bitstream(object);
+        let bitstream = self.rules.bitstream(object);
         self.library.write().insert(&object.namespace().unwrap_or_default(), &object.name_any(), bitstream);
     }
 }
@@ -232,6 +235,10 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
+    fn rules() -> LibraryRules {
+        LibraryRules { shared: Some("library".to_owned()), ..LibraryRules::default() }
+    }
+
     async fn after(index: &LibraryIndex, events: Vec<Event<Bitstream>>) {
         let metrics = Metrics::register(&mut Registry::default());
         follow_bitstreams(futures::stream::iter(events.into_iter().map(Ok)), index, &metrics).await;
@@ -247,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn bitstreams_are_known_after_the_first_list_and_who_is_missing_in_a_later_one_is_gone() {
-        let index = LibraryIndex::watched(Some("library".to_owned()));
+        let index = LibraryIndex::watched(rules());
         index.has_namespaces.store(true, Ordering::Relaxed);
         let sobel = |board: &str| object("sobel", board, &json!({ "from": "All" }));
         let mm = object("mm", "a10", &json!({ "from": "All" }));
@@ -270,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_selector_is_read_with_all_its_operators_and_an_unknown_one_selects_nothing() {
-        let index = LibraryIndex::watched(Some("library".to_owned()));
+        let index = LibraryIndex::watched(rules());
         let labels =
             [("team", "vision"), ("fpga", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         index.library.write().set_namespace("pods", labels.into());

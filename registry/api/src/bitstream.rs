@@ -63,6 +63,13 @@ use serde::{Deserialize, Serialize};
         json_path = ".status.pods",
         description = "Pods that name it and have not ended"
     ),
+    printcolumn(
+        name = "Accepted",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason",
+        description = "Whether it counts, where namespaces have quotas of Bitstreams, or why not",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 128").message("the name of an accelerator has at most 128 characters; write a shorter metadata.name")
 )]

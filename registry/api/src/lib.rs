@@ -17,7 +17,7 @@ pub use bitstream::{
 };
 pub use fpga_pod::{Controller, FpgaPod};
 pub use interface::{AcceleratorInterface, InterfaceParameter, InterfaceTail};
-pub use library::library_bitstream;
+pub use library::{ACCEPTED, InvalidOwnBitstreams, LibraryRules, OwnBitstreams, library_bitstream};
 pub use moves::{HELD_KEY, HeldMove, MOVES_CONFIG_MAP, MOVES_KEY, MoveOutcome, MoveRecord, MoveRecords};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -266,7 +266,7 @@ async fn two_people_write_their_boards_variants_into_one_bitstream_and_a_conditi
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(
         words(headings),
-        ["NAME", "ALLOWED", "FIRST-BOARD", "SHELL", "DIGEST", "NODES", "RESIDENT", "PODS", "AGE"]
+        ["NAME", "ALLOWED", "FIRST-BOARD", "SHELL", "DIGEST", "NODES", "RESIDENT", "PODS", "ACCEPTED", "AGE"]
     );
     assert_eq!(words(row)[..5], ["sobel", "Same", "s10", "1.2", &digest("0a")]);
     assert!(kubectl(&plane, &["get", "fpga"]).await.unwrap().contains("sobel"));

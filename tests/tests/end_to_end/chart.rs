@@ -126,6 +126,11 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("registry.moves.mode=on", "/registry/moves/mode"),
         ("registry.moves.boardGrace=60", "/registry/moves/boardGrace"),
         ("registry.moves.interval=30", "/registry/moves/interval"),
+        (
+            "customResources.ownBitstreams.bytesPerNamespace=4Gi",
+            "/customResources/ownBitstreams/bytesPerNamespace",
+        ),
+        ("customResources.ownBitstreams.enabled=true", "set registry.enabled to true"),
     ] {
         let (well, text) = render(&["--set", setting]).await;
         assert!(!well && text.contains(named), "{setting}: {text}");
@@ -183,6 +188,11 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         ("registry.enabled=true,registry.moves.mode=off".to_owned(), "value: \"off\""),
         ("registry.enabled=true,registry.moves.interval=7s".to_owned(), "value: \"7s\""),
         ("registry.enabled=true,registry.moves.mode=evict".to_owned(), "resources: [pods/eviction]"),
+        ("registry.enabled=true,customResources.ownBitstreams.enabled=true".to_owned(), "value: \"16,4GiB\""),
+        (
+            "registry.enabled=true,customResources.ownBitstreams.enabled=true".to_owned(),
+            "rbac.authorization.k8s.io/aggregate-to-edit: \"true\"",
+        ),
     ] {
         let (well, without) = render(&[]).await;
         assert!(well && !without.contains(line), "{line}");

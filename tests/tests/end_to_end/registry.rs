@@ -5,6 +5,7 @@ mod bed;
 mod causes;
 mod kills;
 mod marks;
+mod own_bitstreams;
 mod refusals;
 
 use anyhow::Context as _;
@@ -191,7 +192,7 @@ async fn rollouts_are_left_alone_and_a_replacement_that_never_becomes_ready_ends
     .unwrap();
     let pod = bed.lose_board_of("sobel").await;
     let held = bed.until_recorded("held.json", "the rollout to hold it", |_| true).await;
-    assert_eq!(held["reason"], "the Deployment is rolling out");
+    assert_eq!(held["reason"], "the Deployment is rolling out or being scaled");
     assert!(bed.is_there(&pod).await && bed.moved().await.is_empty());
 
     // The pods of the other Deployment have the lost board, too. One goes; its replacement has nowhere to become Ready.

@@ -38,6 +38,9 @@ env:
   # Whose Bitstreams all pods may name.
   - name: FPGA_LIBRARY_NAMESPACE
     value: {{ .Values.customResources.libraryNamespace | default .Release.Namespace }}
+  # With a registry it says which Bitstreams of other namespaces count.
+  - name: FPGA_OWN_BITSTREAMS
+    value: {{ ternary "accepted" "any" .Values.registry.enabled }}
   # Probes and metrics alone.
   - name: FPGA_METRICS_LISTEN
     value: 0.0.0.0:9464

@@ -45,6 +45,11 @@ pub enum Board {
 
 impl Bed {
     pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// As [`Self::start`], with these arguments of the extender.
+    pub async fn start_with(extender_args: &[&str]) -> Self {
         let mut plane = ControlPlane::start(&NODES).await.unwrap();
         registry::install(&plane).await.unwrap();
         let http = HttpClient::new(Duration::from_secs(10));
@@ -63,7 +68,7 @@ impl Bed {
         for node in &nodes {
             node.wait_ready(LONG).await.unwrap();
         }
-        let extender = extender::start(&plane, &http, &[]).await.unwrap();
+        let extender = extender::start(&plane, &http, extender_args).await.unwrap();
         let config = SchedulerConfig::shipped(&extender::url(&plane, "")).unwrap();
         plane.start_scheduler(&config).await.unwrap();
         let bed = Self { plane, http, nodes, extender, sequence: AtomicU64::new(1) };
