@@ -109,7 +109,8 @@ impl Twins {
         ))
         .unwrap();
         let node = |_| {
-            let collector = Collector::new(&scenario.freshness, *slots, "board").unwrap();
+            let collector =
+                Collector::new(&scenario.freshness, *slots, "board", scenario.cluster.reconfigures).unwrap();
             Node::new(NonZeroU32::new(*slots).unwrap(), collector, (Micros::from_millis(10.0), 0.0))
         };
         let rules = fpga_core::decide::DecisionRules {

@@ -4,7 +4,7 @@
 //! Events are counted only when a decision needs the state. A task is reported when it ends; progress of running
 //! tasks is not.
 
-use super::options::Freshness;
+use super::options::{Freshness, Reconfigures};
 use crate::error::ScenarioError;
 use crate::time::{Micros, SimTime};
 use fpga_core::bitstream::{BitstreamId, Digest};
@@ -33,6 +33,7 @@ pub struct Collector {
     delay: Micros,
     devices: BTreeMap<String, u32>,
     model: String,
+    reconfigured_part: ReconfiguredPart,
     seq: u64,
     published: Option<SimTime>,
     changed: bool,
@@ -92,7 +93,12 @@ impl Collector {
     ///
     /// # Errors
     /// [`ScenarioError::Invalid`] if the window or the heartbeat is out of range.
-    pub fn new(freshness: &Freshness, slots: u32, model: &str) -> Result<Self, ScenarioError> {
+    pub fn new(
+        freshness: &Freshness,
+        slots: u32,
+        model: &str,
+        reconfigures: Reconfigures,
+    ) -> Result<Self, ScenarioError> {
         let window = Window::new(Micros::from_secs(freshness.window_s).millis())
             .map_err(|error| ScenarioError::Invalid(format!("freshness.window_s: {error}")))?;
         let heartbeat = Micros::from_secs(freshness.heartbeat_s);
@@ -121,6 +127,10 @@ impl Collector {
             delay: Micros::from_millis(freshness.delay_ms),
             devices: BTreeMap::from([(DEVICE.to_owned(), slots)]),
             model: model.to_owned(),
+            reconfigured_part: match reconfigures {
+                Reconfigures::Slot => ReconfiguredPart::Slot,
+                Reconfigures::Board => ReconfiguredPart::Board,
+            },
             seq: 0,
             published: None,
             changed: true,
@@ -243,7 +253,7 @@ impl Collector {
                 board: self.model.clone(),
                 shell: String::new(),
                 slots: self.devices.values().sum(),
-                reconfigured_part: ReconfiguredPart::Slot,
+                reconfigured_part: self.reconfigured_part,
                 loaded,
                 usage: of_device.usage,
                 reconfiguration: of_device.reconfiguration,

@@ -81,7 +81,12 @@ impl<'s> Engine<'s> {
             let slots = NonZeroU32::new(boards.slots)
                 .ok_or_else(|| ScenarioError::Invalid("a board has no slots; write at least 1".to_owned()))?;
             for _ in 0..boards.nodes {
-                let collector = Collector::new(&scenario.freshness, boards.slots, &boards.model)?;
+                let collector = Collector::new(
+                    &scenario.freshness,
+                    boards.slots,
+                    &boards.model,
+                    scenario.cluster.reconfigures,
+                )?;
                 let reconfiguration =
                     (Micros::from_millis(boards.reconfiguration_ms), boards.reconfiguration_ms_per_mb);
                 nodes.push(Node::new(slots, collector, reconfiguration));
@@ -273,6 +278,10 @@ impl<'s> Engine<'s> {
         let cpu = |nodes: &[Node]| measures.recent_cpu(nodes);
         self.units.place_if_needed(job, &mut self.nodes, cpu, self.now);
         self.units.look_if_due(&mut self.nodes, cpu, self.now);
+        if self.is_refused(job) {
+            self.measures.refused += u64::from(counts);
+            return Ok(());
+        }
         let board = job.board;
         let index = match board {
             None => self.any_replica(job.unit),
@@ -404,6 +413,14 @@ impl<'s> Engine<'s> {
             served.push(Served { at: job.at, unit: job.unit, node: index, wait: now - job.at, start });
         }
         Some((took, Some((taken.slot, loading))))
+    }
+
+    /// Whether no board was given to the unit of a request that needs one: its pod waits, and is tried again with the next
+    /// request.
+    fn is_refused(&self, job: &Job) -> bool {
+        let is_placed =
+            self.scenario.routing.reach == Reach::Any || !self.units.nodes_of(job.unit).is_empty();
+        job.board.is_some() && !is_placed
     }
 
     fn any_replica(&mut self, unit: u32) -> u32 {

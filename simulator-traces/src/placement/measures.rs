@@ -35,6 +35,8 @@ pub struct Measures {
     pub requests: u64,
     /// Number of requests that use a board.
     pub board_requests: u64,
+    /// Number of requests whose unit got no board.
+    pub refused: u64,
     /// Number of requests that had to load their bitstream.
     pub cold: u64,
     waits: Vec<u64>,
@@ -83,6 +85,7 @@ impl Measures {
             before: (warm_up == Micros::ZERO).then(Vec::new),
             requests: 0,
             board_requests: 0,
+            refused: 0,
             cold: 0,
             waits: Vec::new(),
             wait_sum: Micros::ZERO,
@@ -231,6 +234,7 @@ impl Measures {
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
         outcome.push("requests", self.requests as f64);
         outcome.push("board_requests", self.board_requests as f64);
+        outcome.push("refused_requests", self.refused as f64);
         outcome.push("cold_starts", self.cold as f64);
         outcome.push("cold_share_of_all", share(self.cold, self.requests));
         outcome.push("cold_share_of_board_requests", share(self.cold, self.board_requests));

@@ -7,7 +7,7 @@ mod boards;
 mod placement;
 mod trace;
 
-pub use boards::{AfterUse, Boards, Cluster, Eviction, Queue, Remembers, Requests, Slots};
+pub use boards::{AfterUse, Boards, Cluster, Eviction, Queue, Reconfigures, Remembers, Requests, Slots};
 pub use placement::{Freshness, Lifetime, Others, PickerOf, Placement, Reach, Route, Routing, Ties};
 pub use trace::{Owner, Share, Source, Trace, Workload};
 
@@ -100,6 +100,11 @@ impl Scenario {
             (
                 self.all_boards().iter().all(|boards| (1..=1024).contains(&boards.slots)),
                 "slots: write 1 to 1024",
+            ),
+            (
+                self.cluster.reconfigures == Reconfigures::Slot
+                    || self.all_boards().iter().all(|boards| boards.slots == 1),
+                "cluster.reconfigures: a board that is reconfigured as a whole has one image; write slots = 1",
             ),
             ((0.0..=1.0).contains(&self.workload.p), "workload.p: write a share from 0 to 1"),
             ((0.0..=1.0).contains(&self.workload.r), "workload.r: write a share from 0 to 1"),

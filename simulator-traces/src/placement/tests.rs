@@ -182,6 +182,7 @@ fn scenarios_without_sense_are_refused_with_what_to_write() {
         ("[freshness]\nwindow_s = 0.1\n", "freshness.window_s"),
         ("[trace]\nsource = \"azure-2021\"\n", "trace.path"),
         ("[routing]\npickers = 0\n", "write 1 to 100"),
+        ("[cluster]\nreconfigures = \"board\"\n", "write slots = 1"),
     ] {
         let error = super::run(&scenario(text)).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
@@ -223,6 +224,29 @@ fn a_picker_hears_of_anothers_requests_by_states_only() {
     assert!((5.0..=35.0).contains(&met), "about half of 40 pairs: {met}");
 }
 
+#[test]
+fn a_whole_board_is_taken_from_others_only_when_their_load_is_gone_or_fits_elsewhere() {
+    let outcome = |reconfigures: &str, replicas: u32, requests: &[Request]| {
+        let scenario = scenario(&format!(
+            "[cluster]\nnodes = 2\nslots = 1\nreconfiguration_ms = 1000\nreconfigures = \"{reconfigures}\"\n\
+             [placement]\nreplicas = {replicas}\nothers = \"nothing\"\nties = \"first\"\n\
+             [workload]\np = 1\nm_ms = 0\nr = 1\n"
+        ));
+        let outcome = simulate(&scenario, requests.to_vec());
+        ["refused_requests", "cold_starts", "placements"].map(|name| get(&outcome, name))
+    };
+    // Two boards for three functions: the third one's first request finds both used by others. At 400 s the window of
+    // 300 s has passed.
+    let three = [request(0.0, 2.0, 0), request(10.0, 2.0, 1), request(20.0, 2.0, 2), request(400.0, 2.0, 2)];
+    assert_eq!(outcome("board", 1, &three), [1.0, 3.0, 3.0]);
+    assert_eq!(outcome("slot", 1, &three), [0.0, 3.0, 3.0]);
+    // The first function has both boards. One of them may go, since the other has time for its load; not both.
+    let two = [request(0.0, 2.0, 0), request(10.0, 2.0, 0), request(20.0, 2.0, 1)];
+    let [refused, _, placements] = outcome("board", 2, &two);
+    assert_eq!((refused, placements), (0.0, 3.0));
+    assert_eq!(outcome("slot", 2, &two)[2], 4.0);
+}
+
 prop_compose! {
     fn any_scenario()(
         nodes in 1_u32..6, slots in 1_u32..4, replicas in 1_u32..3, reconfiguration in 0_u32..2000,
@@ -240,10 +264,12 @@ prop_compose! {
         (moving, budget, pickers) in (0_u32..3, 0_u32..4, 1_u32..4),
         picker_of in prop::sample::select(vec!["request", "function"]),
         remembers in prop::sample::select(vec!["board", "cluster"]),
+        whole in any::<bool>(),
     ) -> String {
         let (interval, delay, network, start) = times;
+        let (slots, reconfigures) = if whole { (1, "board") } else { (slots, "slot") };
         format!(
-            "[cluster]\nnodes = {nodes}\nslots = {slots}\nreconfiguration_ms = {reconfiguration}\nnetwork_ms = {network}\n\
+            "[cluster]\nnodes = {nodes}\nslots = {slots}\nreconfiguration_ms = {reconfiguration}\nnetwork_ms = {network}\nreconfigures = \"{reconfigures}\"\n\
              [placement]\nreplicas = {replicas}\nlifetime = \"{lifetime}\"\nidle_s = 30\nothers = \"{others}\"\n\
              weights = \"{weights}\"\nanti_herd = \"{herd}\"\nstart_ms = {start}\nmove_minutes = {moving}\n\
              replica_budget = {budget}\n\

@@ -1,6 +1,6 @@
 use super::*;
 use crate::placement::collector::Collector;
-use crate::placement::options::Freshness;
+use crate::placement::options::{Freshness, Reconfigures};
 use std::num::NonZeroU32;
 
 fn measures() -> Measures {
@@ -8,7 +8,7 @@ fn measures() -> Measures {
 }
 
 fn node() -> Node {
-    let collector = Collector::new(&Freshness::default(), 2, "board").unwrap();
+    let collector = Collector::new(&Freshness::default(), 2, "board", Reconfigures::Slot).unwrap();
     Node::new(NonZeroU32::new(2).unwrap(), collector, (Micros::ZERO, 0.0))
 }
 

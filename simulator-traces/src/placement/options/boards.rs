@@ -14,10 +14,24 @@ pub struct Cluster {
     pub reconfiguration_ms: f64,
     /// Additional time per megabyte of bitstream, in milliseconds.
     pub reconfiguration_ms_per_mb: f64,
+    /// What loading a bitstream replaces.
+    pub reconfigures: Reconfigures,
     /// Time from the router to a node, in milliseconds.
     pub network_ms: f64,
     /// Nodes with other boards, numbered after the ones above.
     pub boards: Vec<Boards>,
+}
+
+/// What loading a bitstream replaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reconfigures {
+    /// A slot.
+    #[default]
+    Slot,
+    /// The whole board, which has one image and so one slot. A board that is used with another bitstream is given to a unit
+    /// only where the extender finds room for its load elsewhere (B-8).
+    Board,
 }
 
 /// Nodes with equal boards.
@@ -121,6 +135,7 @@ impl Default for Cluster {
             slots: 4,
             reconfiguration_ms: 10.0,
             reconfiguration_ms_per_mb: 0.0,
+            reconfigures: Reconfigures::default(),
             network_ms: 0.0,
             boards: Vec::new(),
         }
