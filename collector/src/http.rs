@@ -164,6 +164,7 @@ impl From<intake::Malformed> for Refused {
     }
 }
 
+/// Takes the events of a reporter, one or an array, and answers when they are on disk.
 async fn events(State(app): State<App>, request: Request) -> Response {
     let result = async {
         let (body, charge) = app.body(request, app.limits.body_bytes, intake::events_working_bytes).await?;
@@ -174,6 +175,7 @@ async fn events(State(app): State<App>, request: Request) -> Response {
     app.answer(result.await)
 }
 
+/// Takes the status of a device, which its manager repeats.
 async fn device(State(app): State<App>, Path(id): Path<String>, request: Request) -> Response {
     let result = async {
         let most = app.limits.body_bytes.min(intake::MAX_DEVICE_BYTES);
@@ -184,6 +186,7 @@ async fn device(State(app): State<App>, Path(id): Path<String>, request: Request
     app.answer(result.await)
 }
 
+/// Forgets a device whose manager has ended.
 async fn device_gone(State(app): State<App>, Path(id): Path<String>) -> Response {
     let result = async {
         let known = app.owner.gone(id).await?;
@@ -193,6 +196,7 @@ async fn device_gone(State(app): State<App>, Path(id): Path<String>) -> Response
     app.answer(result.await)
 }
 
+/// Takes the node plugin's report.
 async fn plugin(State(app): State<App>, request: Request) -> Response {
     let result = async {
         let most = app.limits.body_bytes.min(intake::MAX_PLUGIN_BYTES);
@@ -203,11 +207,13 @@ async fn plugin(State(app): State<App>, request: Request) -> Response {
     app.answer(result.await)
 }
 
+/// Hears that the node plugin is about to end.
 async fn plugin_leaves(State(app): State<App>) -> Response {
     let left = app.owner.plugin_leaves().await.map_err(Refused::from);
     app.answer(left.map(|()| Json(json!({}))))
 }
 
+/// The node state as it is now, as JSON.
 async fn state(State(app): State<App>) -> Response {
     let result = app.owner.measure().await.map_err(Refused::from);
     app.answer(result.map(|state| as_text(&state)))

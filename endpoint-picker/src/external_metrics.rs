@@ -133,6 +133,7 @@ impl ExternalMetrics {
     }
 }
 
+/// The API group, as Kubernetes asks for it.
 async fn group() -> Response {
     let version = json!({"groupVersion": VERSION, "version": "v1beta1"});
     Json(json!({
@@ -141,6 +142,7 @@ async fn group() -> Response {
     .into_response()
 }
 
+/// The metrics that there are.
 async fn resources() -> Response {
     let resource = |metric: Metric| {
         json!({
@@ -155,6 +157,7 @@ async fn resources() -> Response {
     .into_response()
 }
 
+/// The metric's values of the functions that the selector names.
 async fn values(
     State(metrics): State<Arc<ExternalMetrics>>,
     Path((namespace, metric)): Path<(String, String)>,

@@ -85,10 +85,12 @@ async fn metrics(State(probes): State<Arc<Probes>>) -> Response {
     open_metrics(&registry)
 }
 
+/// All functions with their replicas and demand, as JSON.
 async fn functions(State(probes): State<Arc<Probes>>) -> Response {
     json(&probes.picker.with(|state, now| state.functions(probes.replicas_per_function, now)))
 }
 
+/// A function with its last picks and why each was made, as JSON.
 async fn picks(
     State(probes): State<Arc<Probes>>,
     Path((namespace, name)): Path<(String, String)>,

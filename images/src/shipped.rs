@@ -54,6 +54,8 @@ pub enum Shipped {
     DeviceManagerPocl,
     /// An unmodified kube-scheduler, for nodes that reach no registry.
     KubeScheduler,
+    /// The function of `manifests/examples/sobel`. The chart does not install it.
+    FunctionSobel,
 }
 
 /// Which client libraries an image takes.
@@ -106,6 +108,7 @@ impl Shipped {
             Self::Registry => "fpga-registry",
             Self::DeviceManagerPocl => "fpga-device-manager-pocl",
             Self::KubeScheduler => "kube-scheduler",
+            Self::FunctionSobel => "function-sobel",
         }
     }
 
@@ -119,6 +122,7 @@ impl Shipped {
         }
         let program = match self {
             Self::DeviceManagerPocl => "fpga-device-manager",
+            Self::FunctionSobel => "sobel",
             _ => self.name(),
         };
         let of_this_machine = parts.programs.join(program);
@@ -160,6 +164,7 @@ impl Shipped {
             Self::Registry => "Counts who uses bitstreams, and moves pods off lost boards",
             Self::DeviceManagerPocl => "Shares a board that PoCL emulates between pods",
             Self::KubeScheduler => "kube-scheduler, unmodified",
+            Self::FunctionSobel => "Finds the edges of a picture by OpenCL: an example",
         }
     }
 }
@@ -174,10 +179,11 @@ impl FromStr for Shipped {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut all = Self::OURS.into_iter().chain([Self::KubeScheduler]);
+        let more = [Self::KubeScheduler, Self::FunctionSobel];
+        let mut all = Self::OURS.into_iter().chain(more);
         all.find(|shipped| shipped.name() == text).ok_or_else(|| {
             let names = Self::OURS.map(Self::name).join(", ");
-            format!("there is no such image; write one of {names}, {}", Self::KubeScheduler)
+            format!("there is no such image; write one of {names}, {}", more.map(Self::name).join(", "))
         })
     }
 }

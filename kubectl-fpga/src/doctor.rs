@@ -23,6 +23,8 @@ pub const EXAMPLES: &str = "Examples:
   kubectl fpga doctor --scheduler-config /etc/kubernetes/kube-scheduler.yaml
   kubectl fpga doctor --quiet || echo 'something is wrong'   # 0: no problem, 1: at least one
   kubectl fpga doctor -o json | jq '.[] | select(.severity == \"problem\") | .mend'
+Exit codes: 0 without problems (with --strict, without problems and warnings); 1 with one, or after an error.
+
 It only reads: nodes, pods, kube-scheduler's pod and ConfigMaps in kube-system, the extender's replicas, and reviews of
 the service accounts' rights.";
 

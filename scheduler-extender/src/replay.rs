@@ -29,7 +29,9 @@ pub const EXAMPLES: &str = "Examples:
   fpga-scheduler-extender --record /var/lib/fpga/decisions.jsonl    # record
   fpga-scheduler-extender replay decisions.jsonl.1 decisions.jsonl  # 1 if a decision comes out otherwise
   fpga-scheduler-extender replay decisions.jsonl --weights 4-1-1    # which pods would have gone elsewhere
-  fpga-scheduler-extender replay decisions.jsonl --pod default/sobel-7 -o json";
+  fpga-scheduler-extender replay decisions.jsonl --pod default/sobel-7 -o json
+
+Exit codes: 0 all decisions came out as they were recorded; 1 one came out otherwise, or an error.";
 
 /// The recordings to replay, and the rules.
 #[derive(Debug, clap::Args)]

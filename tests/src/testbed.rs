@@ -9,6 +9,7 @@ pub mod browser;
 pub mod cluster;
 pub mod control_plane;
 pub mod do_nothing_extender;
+pub mod documents;
 pub mod endpoint_slices;
 pub mod envoy;
 pub mod extender;

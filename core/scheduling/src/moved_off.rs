@@ -8,7 +8,7 @@ use crate::units::{Millis, Moment, MonotonicTime, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Name of the annotation.
+/// Node annotation, written by the registry: the workloads that are placed elsewhere for a while.
 pub const MOVED_OFF_ANNOTATION: &str = "fpga-scheduling.io/moved-off";
 /// Maximum number of controllers in an annotation.
 pub const MAX_MOVED_OFF: usize = 16;

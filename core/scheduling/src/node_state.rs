@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Name of the annotation.
+/// Node annotation, written by the collector: the node state.
 pub const ANNOTATION: &str = "fpga-scheduling.io/node-state";
 
 /// Field manager of the collectors' writes. The API server records the time of its last write.

@@ -24,6 +24,8 @@
 //! done yet.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod cli;
 mod config;
 mod engine;
 mod error;

@@ -1,11 +1,10 @@
 //! The program `fpga-acc`: runs an accelerator of the pool over its standard input.
 #![forbid(unsafe_code)]
 
-mod cli;
-
 use clap::Parser;
+use fpga_acc::cli::Args;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::Args::parse().run()
+    Args::parse().run()
 }

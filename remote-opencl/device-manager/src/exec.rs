@@ -27,7 +27,7 @@ use supervise::{Signals, Started};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fpga-device-manager exec -- clinfo -l\n  \
                         fpga-device-manager exec --runtime intel-fpga --slots 2 -- python3 sobel.py in.png\n\n\
-                        Exit status: the program's; 128 + n if signal n ended it; 127 if it is not there, 126 if it\n\
+                        Exit codes: the program's; 128 + n if signal n ended it; 127 if it is not there, 126 if it\n\
                         can't be run, 125 if the manager doesn't start.")]
 pub struct ExecArgs {
     /// The runtime below: `pocl`, `intel-fpga`, `intel-cpu`, or the path of an ICD.

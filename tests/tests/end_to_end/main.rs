@@ -34,7 +34,7 @@ mod own_scheduler;
 mod picker;
 mod pool;
 mod pool_live;
-mod readme;
+mod quick_start;
 mod registry;
 mod replicas;
 mod rights;

@@ -9,7 +9,7 @@ const DOCUMENTS: [&str; 2] =
     ["scheduler-extender/docs/operators-complaints.md", "scheduler-extender/docs/promises.md"];
 
 /// Collects the Rust files below a folder, without build outputs.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap_or_default();
@@ -19,6 +19,11 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
             found.push(path);
         }
     }
+}
+
+/// The names of all tests in a file, also of those that only some target of make runs.
+pub fn named_tests(text: &str) -> BTreeSet<String> {
+    tests_of(&text.lines().filter(|line| !line.trim().starts_with("#[ignore")).collect::<Vec<_>>().join("\n"))
 }
 
 /// The names of the tests in a file that `make test` runs.

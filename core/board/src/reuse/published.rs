@@ -12,7 +12,7 @@ use fpga_core::units::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Name of the annotation.
+/// Node annotation, written by the collector: the gaps between uses of each bitstream.
 pub const REUSE_ANNOTATION: &str = "fpga-scheduling.io/reuse";
 /// Maximum length of an annotation that is written, in bytes: about sixty bitstreams.
 pub const MAX_BYTES: usize = 8_192;

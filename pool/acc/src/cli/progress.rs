@@ -1,7 +1,7 @@
 //! Progress on the standard error.
 
+use crate::{Status, Where};
 use clap::ValueEnum;
-use fpga_acc::{Status, Where};
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;

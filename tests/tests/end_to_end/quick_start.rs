@@ -1,4 +1,4 @@
-//! Follows the README's way onto one's own cluster literally: the test runs the commands in the page, with the real Helm,
+//! Follows the book's quick start literally: the test runs the commands in the page, with the real Helm,
 //! and starts the objects that they create in the API server. `testbed::shipped` has the stand-ins for kubelet and
 //! container runtime; those for cluster DNS and for the node plugin, which needs a kubelet, are below.
 
@@ -6,6 +6,7 @@ use fpga_tests::functions::Function;
 use fpga_tests::testbed::artifacts;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::documents::{self, Runner};
 use fpga_tests::testbed::helm::helm;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;
@@ -38,13 +39,14 @@ const TOKEN: &str = "a-token-of-the-example-namespace";
 /// Number of pods that ask for the bitstream: kube-scheduler alone would spread them over both nodes.
 const PODS: usize = 4;
 
-/// The commands in the README's section on one's own cluster, one string per block.
+/// The document that is followed.
+const QUICK_START: &str = "book/quick-start.md";
+
+/// The blocks of commands that the document says this test runs.
 fn commands() -> Vec<String> {
-    let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    let section = text.split("\n## On your own cluster").nth(1).unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let blocks = section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
-    blocks.map(str::to_owned).collect()
+    let text = documents::text(Path::new(QUICK_START)).unwrap();
+    let own = Runner::Test("who_follows_the_quick_start_has_functions_placed_by_their_bitstreams".to_owned());
+    documents::blocks(&text).into_iter().filter(|block| block.runner == own).map(|block| block.text).collect()
 }
 
 struct Bed {
@@ -86,7 +88,7 @@ impl Bed {
         self.plane.network().node(u8::try_from(index).unwrap()).pods().nth(200 + place).unwrap()
     }
 
-    /// Runs a block of the README in a shell at the top of the repository, as the administrator.
+    /// Runs a block of the document in a shell at the top of the repository, as the administrator.
     async fn shell(&self, block: &str) -> String {
         let (kubectl, helm) = (self.plane.kubectl(), helm().unwrap());
         let folders = [&kubectl, &helm].map(|program| program.parent().unwrap().display().to_string());
@@ -241,16 +243,16 @@ fn claim(root: &Path) -> PathBuf {
     folder
 }
 
-/// The folder on a node where the README puts bitstreams.
+/// The folder on a node where the document puts bitstreams.
 fn bitstreams(root: &Path) -> PathBuf {
-    let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let text = documents::text(Path::new(QUICK_START)).unwrap();
     let place = "/var/lib/kube-fpga/bitstreams";
     assert!(text.contains(&format!("`{place}/NAME.bitstream`")));
     root.join(&place[1..])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
+async fn who_follows_the_quick_start_has_functions_placed_by_their_bitstreams() {
     let mut bed = Bed::start().await;
     let commands = commands();
     let [label, install, function] = commands.as_slice() else { unreachable!("{commands:#?}") };

@@ -1,0 +1,28 @@
+//! The reference chapters of the book are those that the code makes.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "in a test a failure is a panic")]
+
+use fpga_book::{layout, reference, repository};
+
+#[test]
+fn the_reference_chapters_are_those_that_the_code_makes() {
+    for page in reference::pages(repository()).unwrap() {
+        let path = repository().join("book/reference").join(page.name);
+        let written = std::fs::read_to_string(&path).unwrap();
+        let (line, made) = (written.lines().zip(page.text.lines()))
+            .find(|(written, made)| written != made)
+            .unwrap_or_default();
+        assert!(
+            written == page.text,
+            "{} is not what the code makes; run `make reference`. The first line that differs:\n{line}\ninstead of\n{made}",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn all_documents_that_chapters_link_to_are_chapters() {
+    let folder = tempfile::tempdir().unwrap();
+    layout::write(repository(), &folder.path().join("book")).unwrap();
+    assert!(folder.path().join("book/SUMMARY.md").is_file());
+}

@@ -1,0 +1,56 @@
+//! Checks that each block of commands in a document is run by a test, or says why not; and that each alert has a runbook.
+
+use crate::documents::{named_tests, sources};
+use fpga_tests::testbed::documents::{self, Runner};
+use fpga_tests::testbed::programs::repository;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[test]
+fn each_block_of_commands_says_which_test_runs_it_or_why_none_does() {
+    let mut files = Vec::new();
+    sources(&repository(), &mut files);
+    let tests: BTreeSet<String> =
+        files.iter().flat_map(|file| named_tests(&std::fs::read_to_string(file).unwrap())).collect();
+    let mut wrong = Vec::new();
+    let (mut all, mut run) = (0, 0);
+    for document in documents::all().unwrap() {
+        for block in documents::blocks(&documents::text(&document).unwrap()) {
+            all += 1;
+            let at = format!("{}, line {}", document.display(), block.line);
+            match block.runner {
+                Runner::Unsaid => wrong.push(format!(
+                    "{at}: write <!-- run -->, <!-- run: TEST --> or <!-- not run: REASON --> on the line above"
+                )),
+                Runner::Test(test) if !tests.contains(&test) => wrong.push(format!("{at}: there is no test {test}")),
+                Runner::Nobody(reason) if reason.len() < 10 => wrong.push(format!("{at}: give the reason")),
+                Runner::Documents | Runner::Test(_) => run += 1,
+                Runner::Nobody(_) => {}
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "blocks of commands: {wrong:#?}");
+    assert!(all > 30 && run > 8, "{all} blocks were found, of which {run} are run");
+}
+
+#[test]
+fn each_alert_of_the_chart_has_a_runbook_and_each_runbook_its_alert() {
+    let mut alerts = BTreeSet::new();
+    let mut folders = vec![repository().join("manifests/chart")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: "));
+                alerts.extend(names.map(|name| name.trim().to_owned()));
+            }
+        }
+    }
+    let page = documents::text(Path::new("book/operate/runbooks.md")).unwrap();
+    let runbooks: BTreeSet<String> =
+        page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
+    assert!(!alerts.is_empty());
+    assert_eq!(alerts, runbooks, "left: the chart's alerts, right: the headings of book/operate/runbooks.md");
+}
