@@ -70,6 +70,9 @@ fn flag(arg: &Arg) -> String {
         })
         .collect();
     if !values.is_empty() {
+        if !help.is_empty() && !help.ends_with(['.', ':']) {
+            help.push('.');
+        }
         help.push_str(&format!(" One of: {}.", values.join(", ")));
     }
     row(&[code(name.trim_end()), code(&variable), code(&default), cell(&help)])
