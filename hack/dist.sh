@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
 
-readonly programs=(fpga-scheduler-extender fpga-collector fpga-node-plugin fpga-endpoint-picker fpga-registry fpga-device-manager kubectl-fpga fpga-sim)
+readonly programs=(fpga-scheduler-extender fpga-collector fpga-node-plugin fpga-endpoint-picker fpga-registry fpga-pool fpga-acc fpga-device-manager kubectl-fpga fpga-sim)
 readonly library_packages=(fpga-opencl-icd fpga-opencl-drop-in fpga-opencl-layer fpga-hook-c)
 readonly libraries=(libfpga_opencl_icd.so drop-in/libOpenCL.so.1 libfpga_opencl_layer.so libfpga_hook.so)
 readonly oldest_glibc=2.28

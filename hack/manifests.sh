@@ -39,3 +39,4 @@ render label-node label-node
 render cluster-scheduler pocl cluster-scheduler
 render router pocl router
 render registry pocl registry
+render pool pocl pool

@@ -1,21 +1,23 @@
 #!/bin/bash
-# Makes the certificate of the extender's and the router's ports for collectors' streams, and says it as objects for kubectl:
+# Makes the certificate of the extender's and the router's ports for collectors' streams and of the pool's broker, and the key of the
+# broker's tickets, and says them as objects for kubectl:
 #
 #   manifests/certificates.sh DIR | kubectl apply -f -
 #
-# DIR keeps the authority (ca.key: keep it secret, and away from the cluster). Run again, before the certificate's year is
+# DIR keeps the authority (ca.key: keep it secret, and away from the cluster) and the key of tickets. Run again, before the certificate's year is
 # over, it makes a new certificate of the same authority; running programs take it up by themselves.
 # NAMESPACE says where kube-fpga is, if not in the namespace kube-fpga.
 # CLUSTER_SCHEDULER=yes also makes what scheduler.mode cluster of the chart needs: a Secret for the extender's port for kube-scheduler, and in
 # DIR kube-scheduler.crt and kube-scheduler.key, which kube-scheduler shows, of an authority of their own (scheduler-ca.key).
 # NAMES adds names to the certificate, for example NAMES=IP:10.0.0.1,DNS:extender.example.
 set -euo pipefail
-[ $# = 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# = 1 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 command -v openssl >/dev/null || { echo "error: openssl is missing; install the package openssl" >&2; exit 1; }
 dir=$1
 namespace=${NAMESPACE:-kube-fpga}
 service=fpga-scheduler-extender.$namespace.svc
 router=fpga-endpoint-picker.$namespace.svc
+pool=fpga-pool.$namespace.svc
 umask 077
 mkdir -p "$dir"
 cd "$dir"
@@ -32,7 +34,7 @@ authority ca "kube-fpga streams"
 key tls.key.new
 openssl req -new -key tls.key.new -subj "/CN=$service" -out tls.csr
 openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -set_serial "0x$(openssl rand -hex 16)" -days 365 -out tls.crt.new \
-    -extfile <(echo "subjectAltName=DNS:$service,DNS:$service.cluster.local,DNS:$router,DNS:$router.cluster.local,DNS:localhost,IP:127.0.0.1${NAMES:+,$NAMES}
+    -extfile <(echo "subjectAltName=DNS:$service,DNS:$service.cluster.local,DNS:$router,DNS:$router.cluster.local,DNS:$pool,DNS:$pool.cluster.local,DNS:localhost,IP:127.0.0.1${NAMES:+,$NAMES}
 basicConstraints=critical,CA:FALSE
 extendedKeyUsage=serverAuth") 2>/dev/null
 mv tls.key.new tls.key
@@ -50,7 +52,14 @@ extendedKeyUsage=clientAuth") 2>/dev/null
     mv kube-scheduler.crt.new kube-scheduler.crt
     rm kube-scheduler.csr
 fi
+[ -e ticket-key ] || openssl rand -hex 32 >ticket-key
 cat <<EOF
+apiVersion: v1
+kind: Secret
+metadata: { name: fpga-pool-ticket-key, namespace: $namespace }
+data:
+  key: $(base64_of ticket-key)
+---
 apiVersion: v1
 kind: Secret
 metadata: { name: fpga-stream-tls, namespace: $namespace }

@@ -50,6 +50,8 @@ pub enum Shipped {
     EndpointPicker,
     /// The registry.
     Registry,
+    /// The broker of the pool.
+    Pool,
     /// The device manager with PoCL, and all that PoCL needs to build kernels.
     DeviceManagerPocl,
     /// An unmodified kube-scheduler, for nodes that reach no registry.
@@ -88,12 +90,13 @@ pub struct Parts {
 
 impl Shipped {
     /// The images that the chart installs.
-    pub const OURS: [Self; 6] = [
+    pub const OURS: [Self; 7] = [
         Self::SchedulerExtender,
         Self::Collector,
         Self::NodePlugin,
         Self::EndpointPicker,
         Self::Registry,
+        Self::Pool,
         Self::DeviceManagerPocl,
     ];
 
@@ -106,6 +109,7 @@ impl Shipped {
             Self::NodePlugin => "fpga-node-plugin",
             Self::EndpointPicker => "fpga-endpoint-picker",
             Self::Registry => "fpga-registry",
+            Self::Pool => "fpga-pool",
             Self::DeviceManagerPocl => "fpga-device-manager-pocl",
             Self::KubeScheduler => "kube-scheduler",
             Self::FunctionSobel => "function-sobel",
@@ -162,6 +166,7 @@ impl Shipped {
             Self::NodePlugin => "Gives containers boards, a token for them, and the OpenCL client library",
             Self::EndpointPicker => "Sends requests to the replica whose board has the bitstream",
             Self::Registry => "Counts who uses bitstreams, and moves pods off lost boards",
+            Self::Pool => "Gives jobs slots that boards lend",
             Self::DeviceManagerPocl => "Shares a board that PoCL emulates between pods",
             Self::KubeScheduler => "kube-scheduler, unmodified",
             Self::FunctionSobel => "Finds the edges of a picture by OpenCL: an example",

@@ -9,6 +9,7 @@ use crate::explain::ExplainArgs;
 use crate::functions::FunctionsArgs;
 use crate::moves::MovesArgs;
 use crate::nodes::NodesArgs;
+use crate::pool::PoolArgs;
 use crate::route::RouteArgs;
 use crate::top::TopArgs;
 use crate::web::WebArgs;
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "Examples:
   kubectl fpga route default/sobel       # where the function's requests went, and why
   kubectl fpga boards                    # who has which board
   kubectl fpga moves                     # which pods were moved, and why
+  kubectl fpga pool jobs                 # which jobs of the pool wait, and why
   kubectl fpga doctor                    # what is wrong, and how to mend it
 Put the program `kubectl-fpga` into a folder of your PATH, and kubectl finds it.";
 
@@ -66,6 +68,9 @@ enum Command {
     /// Which pods were moved off their node, or had better be, and why.
     #[command(after_help = crate::moves::EXAMPLES)]
     Moves(MovesArgs),
+    /// The slots that boards lend to the pool, who has them, and which jobs wait, and why.
+    #[command(after_help = crate::pool::EXAMPLES)]
+    Pool(PoolArgs),
     /// Makes, sends and reads artifacts of bitstreams.
     #[command(after_help = crate::bitstream::EXAMPLES)]
     Bitstream(BitstreamArgs),
@@ -93,6 +98,7 @@ impl Args {
                 Command::Functions(args) => args.run(&connect).await,
                 Command::Bitstreams(args) => args.run(&connect).await,
                 Command::Moves(args) => args.run(&connect).await,
+                Command::Pool(args) => args.run(&connect).await,
                 Command::Bitstream(args) => args.run(&connect).await,
                 Command::Doctor(args) => args.run(&connect).await,
             }
@@ -121,6 +127,7 @@ mod tests {
             "boards",
             "functions",
             "moves",
+            "pool",
         ] {
             let help = command.find_subcommand_mut(subcommand).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:") && help.contains("kubectl fpga"), "{help}");

@@ -163,7 +163,9 @@ impl ConnectArgs {
         })
     }
 
-    fn time(&self) -> Duration {
+    /// Timeout of one request.
+    #[must_use]
+    pub fn time(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
 }

@@ -18,6 +18,7 @@ pub mod nodes;
 mod objects;
 pub mod output;
 pub mod part;
+mod pool;
 pub mod problem;
 pub mod replicas;
 mod route;

@@ -7,6 +7,8 @@
 //! - `service`: ports with HTTP/1.1 and bounds on connections, heads and idle time, `/metrics`, signals, the flags of
 //!   the log, and the runtime of services on nodes;
 //! - `grpc`: connections for a gRPC server, with TLS and a bound on their number;
+//! - `grpc-client`: connections of a gRPC client, with TLS;
+//! - `own-key`: TLS with a key that is made at the start, for clients that know it;
 //! - `kube`: the way to the API server;
 //! - `election`: which of several replicas works, by a Kubernetes Lease;
 //! - `sockets`: the sockets between both ends of a remote OpenCL session;
@@ -26,6 +28,8 @@ pub mod election;
 pub mod futex;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+#[cfg(feature = "grpc-client")]
+pub mod grpc_client;
 #[cfg(feature = "service")]
 pub mod http;
 pub mod jitter;

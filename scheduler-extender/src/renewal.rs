@@ -29,6 +29,8 @@ const AUTHORITIES: &str = "fpga-stream-ca";
 const CERTIFICATE_KEY: &str = "tls.crt";
 const PRIVATE_KEY_KEY: &str = "tls.key";
 const AUTHORITIES_KEY: &str = "ca.crt";
+/// The `ConfigMap` with the same authorities in the namespaces of `--copies`.
+const COPY: &str = "fpga-pool";
 /// Authorities in the `ConfigMap` at most.
 const MAX_AUTHORITIES: usize = 4;
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -54,6 +56,9 @@ pub struct RenewArgs {
     /// collectors by then.
     #[arg(long, env = "FPGA_CERTIFICATE_SPREAD", default_value = "5m", value_parser = fpga_net::duration::parse)]
     spread: Duration,
+    /// Namespaces whose ConfigMap fpga-pool has the authorities, too, for jobs of the pool; comma-separated.
+    #[arg(long, env = "FPGA_CERTIFICATE_COPIES", value_name = "NAMESPACE", value_delimiter = ',')]
+    copies: Vec<String>,
     /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
@@ -73,7 +78,7 @@ impl RenewArgs {
         let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
         let client = Client::try_from(config).context("can't make a client of the kubeconfig")?;
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &self.namespace);
-        let maps: Api<ConfigMap> = Api::namespaced(client, &self.namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &self.namespace);
         let mut secret = secrets.get(SECRET).await.with_context(|| missing("Secret", SECRET))?;
         let certificate = secret.data.iter().find_map(|data| data.get(CERTIFICATE_KEY));
         let end = certificate.and_then(|pem| pem_expires(&pem.0));
@@ -89,10 +94,16 @@ impl RenewArgs {
         let data = map.data.get_or_insert_default();
         let old = data.get(AUTHORITIES_KEY).map_or("", String::as_str);
         let all = with_authority(&new.authority, old, now);
-        data.insert(AUTHORITIES_KEY.to_owned(), all);
+        data.insert(AUTHORITIES_KEY.to_owned(), all.clone());
         maps.replace(AUTHORITIES, &PostParams::default(), &map)
             .await
             .with_context(|| format!("the ConfigMap {AUTHORITIES} is not changed"))?;
+        for namespace in &self.copies {
+            // Jobs of one namespace must not keep the certificate from being renewed for all.
+            if let Err(error) = copy(&Api::namespaced(client.clone(), namespace), &all).await {
+                eprintln!("the ConfigMap {namespace}/{COPY} is not changed: {error}");
+            }
+        }
         println!("collectors get a new authority; its certificate follows in {:?}", self.spread);
         tokio::time::sleep(self.spread).await;
 
@@ -107,6 +118,13 @@ impl RenewArgs {
         println!("the certificate is renewed, for {} days", self.days);
         Ok(())
     }
+}
+
+/// Writes the authorities into a namespace's copy of them.
+async fn copy(maps: &Api<ConfigMap>, authorities: &str) -> kube::Result<()> {
+    let mut map = maps.get(COPY).await?;
+    map.data.get_or_insert_default().insert(AUTHORITIES_KEY.to_owned(), authorities.to_owned());
+    maps.replace(COPY, &PostParams::default(), &map).await.map(drop)
 }
 
 fn missing(kind: &str, name: &str) -> String {

@@ -9,6 +9,7 @@ mod functions;
 mod invoker;
 mod picture;
 mod plan;
+mod pool;
 mod progress;
 mod snapshot;
 mod stage;
@@ -49,7 +50,7 @@ What to try next
 /// Runs kube-fpga's whole loop on this machine and shows it.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [ROUTER=0] [NODES=real] [RUNTIME=intel-fpga] [BASELINE=1]"
+    after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [ROUTER=0] [NODES=real] [RUNTIME=intel-fpga] [BASELINE=1]; the pool: make demo POOL=1"
 )]
 pub struct Args {
     /// The kind of nodes: `real` ones have a kubelet and containerd, run the images that the chart installs, and need root.
@@ -63,10 +64,14 @@ pub struct Args {
     /// or 0 means yes.
     #[arg(long, env = "BASELINE", num_args = 0..=1, default_value = "", default_missing_value = "1")]
     baseline: String,
+    /// Shows the pool instead: jobs of two tenants wait for slots of two boards. Any value but an empty one or 0 means
+    /// yes.
+    #[arg(long, env = "POOL", num_args = 0..=1, default_value = "", default_missing_value = "1")]
+    pool: String,
     /// Weights of locality, usage and reconfiguration.
     #[arg(long, env = "FPGA_WEIGHTS", default_value = "1-2-2")]
     weights: String,
-    /// Length of the compressed trace in seconds.
+    /// Length of the compressed trace in seconds; the demo of the pool takes less.
     #[arg(long, env = "FPGA_DEMO_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(5..=600))]
     seconds: u16,
     /// The trace, in the Azure Functions 2021 schema; the shipped sample if left out.
@@ -96,13 +101,16 @@ impl Args {
     }
 
     async fn play(self) -> Result<ExitCode> {
-        let Self { nodes, router, baseline, weights, seconds, trace, picture } = self;
+        let Self { nodes, router, baseline, pool, weights, seconds, trace, picture } = self;
+        if is_yes(&pool) {
+            return pool::play(seconds).await;
+        }
         let routing = match router.as_str() {
             "0" => Routing::InTurn,
             "" | "1" => Routing::Router,
             _ => bail!("ROUTER={router} is unknown; write ROUTER=1 or ROUTER=0"),
         };
-        let weights = if matches!(baseline.as_str(), "" | "0") { weights } else { "0-0-0".to_owned() };
+        let weights = if is_yes(&baseline) { "0-0-0".to_owned() } else { weights };
         let runtime = Runtime::from_env()?;
         let plan = Plan::read(trace.as_deref(), Duration::from_secs(seconds.into()))?;
         let window = WINDOW.mul_f64(plan.scale()).max(SHORTEST_WINDOW);
@@ -187,6 +195,11 @@ impl Args {
         progress.say(NEXT);
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Whether the value of a flag means yes.
+fn is_yes(value: &str) -> bool {
+    !matches!(value, "" | "0")
 }
 
 fn stopped(by: &str, code: u8) -> ExitCode {

@@ -72,11 +72,74 @@ capabilities:
 {{/* The name of the Service by which collectors stream to pickers, likewise. */}}
 {{- define "routerStreamsHost" -}}fpga-endpoint-picker.{{ .Release.Namespace }}.svc{{- end }}
 
+{{/* The name of the Service of the pool's broker, likewise. */}}
+{{- define "poolHost" -}}fpga-pool.{{ .Release.Namespace }}.svc{{- end }}
+
+{{/* The audience of the tokens by which pods and device managers prove themselves to the broker. */}}
+{{- define "poolAudience" -}}fpga-pool{{- end }}
+
+{{/* How many slots the boards of a kind lend to the pool: (dict "root" $ "kind" KIND). */}}
+{{- define "poolSlots" -}}
+{{- if not .root.Values.pool.enabled }}0
+{{- else if hasKey .kind "poolSlots" }}{{ .kind.poolSlots }}
+{{- else }}{{ .root.Values.pool.slots }}{{ end }}
+{{- end }}
+
+{{/* The authority of the broker's certificate, in the namespaces that use the pool: (dict "root" $ "authorities" PEM). */}}
+{{- define "poolAuthorities" -}}
+{{- if .root.Values.pool.enabled }}
+{{- range $namespace := .root.Values.pool.clientNamespaces }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: fpga-pool
+  namespace: {{ $namespace }}
+  labels:
+    {{- include "labels" $.root | nindent 4 }}
+data:
+  ca.crt: |
+    {{- $.authorities | trim | nindent 4 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Whose pods may use the pool, in a rule of a NetworkPolicy. */}}
+{{- define "poolClients" -}}
+{{- with .Values.pool.clientNamespaces -}}
+from:
+  - namespaceSelector:
+      matchExpressions:
+        - key: kubernetes.io/metadata.name
+          operator: In
+          values: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* The broker's file of tenants (TOML). */}}
+{{- define "poolTenants" -}}
+[default]
+{{- include "poolAllowance" .default }}
+{{- range $name, $allowance := .namespaces }}
+[tenants.{{ $name }}]
+{{- include "poolAllowance" $allowance }}
+{{- end }}
+{{- end }}
+
+{{- define "poolAllowance" -}}
+{{- range $value, $key := dict "weight" "weight" "waitingJobs" "waiting-jobs" "waitingBytes" "waiting-bytes" "heldSlots" "held-slots" "guaranteedSlots" "guaranteed-slots" }}
+{{- if hasKey $ $value }}
+{{ $key }} = {{ index $ $value | int64 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The DNS names in that certificate. */}}
 {{- define "certificateNames" -}}
 {{- $host := include "extenderHost" . }}
 {{- $router := include "routerStreamsHost" . }}
-{{- list $host (printf "%s.cluster.local" $host) $router (printf "%s.cluster.local" $router) | toJson }}
+{{- $pool := include "poolHost" . }}
+{{- list $host (printf "%s.cluster.local" $host) $router (printf "%s.cluster.local" $router) $pool (printf "%s.cluster.local" $pool) | toJson }}
 {{- end }}
 
 {{/* Where collectors and node plugins run. */}}

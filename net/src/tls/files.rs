@@ -39,6 +39,9 @@ pub enum TlsError {
         /// The reason.
         reason: String,
     },
+    /// A key of the process's own can't be made.
+    #[error("no key can be made: {0}")]
+    Own(String),
 }
 
 /// The content of a PEM file.

@@ -38,7 +38,8 @@ pub struct ServerFiles {
 /// The current TLS configuration of a server.
 #[derive(Debug)]
 pub struct ServerTls {
-    files: ServerFiles,
+    /// `None` for a key that was made by this process.
+    files: Option<ServerFiles>,
     protocol: &'static [u8],
     now: RwLock<Now>,
 }
@@ -104,6 +105,17 @@ pub enum HandshakeError {
     Failed(io::Error),
 }
 
+impl ServerFiles {
+    fn read(&self) -> Result<Contents, TlsError> {
+        let Self { certificate, key, client_ca } = self;
+        Ok(Contents {
+            certificate: PemFile::read(certificate)?,
+            key: PemFile::read(key)?,
+            ca: client_ca.as_deref().map(PemFile::read).transpose()?,
+        })
+    }
+}
+
 impl Contents {
     fn digests(&self) -> Vec<Vec<u8>> {
         let files = [Some(&self.certificate), Some(&self.key), self.ca.as_ref()];
@@ -127,13 +139,37 @@ impl ServerTls {
     /// A configuration from these files, which are not read yet, for one application protocol (ALPN).
     #[must_use]
     pub fn new(files: ServerFiles, protocol: &'static [u8]) -> Self {
-        Self { files, protocol, now: RwLock::default() }
+        Self { files: Some(files), protocol, now: RwLock::default() }
+    }
+
+    /// A configuration with a new key that never leaves this process, for clients that are told [`Self::public_key`] by
+    /// somebody whom they trust: its certificate proves no name.
+    ///
+    /// # Errors
+    /// [`TlsError::Own`] if the key can't be made.
+    #[cfg(feature = "own-key")]
+    pub fn with_own_key(protocol: &'static [u8]) -> Result<Self, TlsError> {
+        let failed = |error: &dyn std::fmt::Display| TlsError::Own(error.to_string());
+        let made = rcgen::generate_simple_self_signed(Vec::new()).map_err(|error| failed(&error))?;
+        let certificate = made.cert.der().clone();
+        let public_key = PinnedKey::of(&certificate);
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(|error| failed(&error))?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key.into())
+            .map_err(|error| failed(&error))?;
+        let config = Some(Arc::new(for_long_connections(config, protocol)));
+        let now = RwLock::new(Now { config, public_key, ..Now::default() });
+        Ok(Self { files: None, protocol, now })
     }
 
     /// Checks the files, and loads them if they have changed since the last check.
     #[must_use]
     pub fn reload(&self) -> Reload {
-        let read = self.read();
+        let Some(files) = &self.files else { return Reload::Same };
+        let read = files.read();
         let seen = match &read {
             Ok(files) => Seen::Digests(files.digests()),
             Err(error) => Seen::Unreadable(error.to_string()),
@@ -160,12 +196,12 @@ impl ServerTls {
         loop {
             sleep(POLL_INTERVAL).await;
             let reload = self.reload();
-            let certificate = self.files.certificate.display();
+            let certificate = self.files.as_ref().map(|files| files.certificate.display().to_string());
             match &reload {
                 Reload::Same => continue,
-                Reload::Loaded => info!(%certificate, "New connections get a new certificate"),
+                Reload::Loaded => info!(certificate, "New connections get a new certificate"),
                 Reload::Failed(error) => {
-                    error!(%certificate, %error, "Changed certificate is not used; the old one stays");
+                    error!(certificate, %error, "Changed certificate is not used; the old one stays");
                 }
             }
             tell(&reload);
@@ -187,7 +223,7 @@ impl ServerTls {
     /// Whether clients must show a certificate.
     #[must_use]
     pub fn asks_clients(&self) -> bool {
-        self.files.client_ca.is_some()
+        self.files.as_ref().is_some_and(|files| files.client_ca.is_some())
     }
 
     /// Does a TLS handshake over `stream`; returns the encrypted stream and the DNS names in the client's
@@ -209,15 +245,6 @@ impl ServerTls {
         Ok((stream, names))
     }
 
-    fn read(&self) -> Result<Contents, TlsError> {
-        let ServerFiles { certificate, key, client_ca } = &self.files;
-        Ok(Contents {
-            certificate: PemFile::read(certificate)?,
-            key: PemFile::read(key)?,
-            ca: client_ca.as_deref().map(PemFile::read).transpose()?,
-        })
-    }
-
     fn config(&self, files: &Contents) -> Result<ServerConfig, TlsError> {
         let Contents { certificate, key, ca } = files;
         let builder = ServerConfig::builder_with_provider(provider())
@@ -234,11 +261,15 @@ impl ServerTls {
         // Fails if the key does not belong to the certificate: then only one of the two files has been replaced so
         // far.
         let config = builder.with_single_cert(certificate.certificates()?, key.key()?);
-        let mut config = config.map_err(|error| certificate.unusable(error))?;
-        config.alpn_protocols = vec![self.protocol.to_vec()];
-        // Connections are long-lived. Without resumption a returning client shows its certificate again.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(config)
+        let config = config.map_err(|error| certificate.unusable(error))?;
+        Ok(for_long_connections(config, self.protocol))
     }
+}
+
+/// Connections are long-lived. Without resumption a returning client shows its certificate again.
+fn for_long_connections(mut config: ServerConfig, protocol: &[u8]) -> ServerConfig {
+    config.alpn_protocols = vec![protocol.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config
 }

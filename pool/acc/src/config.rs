@@ -5,18 +5,27 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Environment variable with the addresses of the pool's brokers, separated by commas: `HOST:PORT`, or
-/// `http://HOST:PORT`.
+/// Environment variable with the addresses of the pool's brokers, separated by commas: `HOST:PORT` or
+/// `http://HOST:PORT`, and `https://HOST:PORT` for TLS.
 pub const BROKERS_VARIABLE: &str = "FPGA_POOL";
 /// Environment variable with the path of the file that has the token for the brokers.
 pub const TOKEN_FILE_VARIABLE: &str = "FPGA_POOL_TOKEN_FILE";
+/// Environment variable with the path of the authorities (PEM) of brokers behind `https://`.
+pub const AUTHORITIES_VARIABLE: &str = "FPGA_POOL_CA";
 /// Environment variable with the name of the node on which the process runs [default: localhost, as for device managers].
 pub const NODE_VARIABLE: &str = "FPGA_NODE_NAME";
 
 /// Address of a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broker {
+    scheme: Scheme,
     host_and_port: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
 }
 
 /// How a process uses the pool.
@@ -26,6 +35,8 @@ pub struct Config {
     pub brokers: Vec<Broker>,
     /// The file of the token, which is read for each connection; without a file no token is shown.
     pub token_file: Option<PathBuf>,
+    /// The file of the authorities of brokers behind `https://`, which is read for each connection.
+    pub ca: Option<PathBuf>,
     /// The node on which the process runs. A slot of this node is reached through shared memory.
     pub node: Option<String>,
 }
@@ -43,26 +54,38 @@ impl Config {
                 "no broker is named; set {BROKERS_VARIABLE} to its HOST:PORT, such as fpga-pool.fpga-system:9480"
             )));
         }
-        Ok(Self { brokers, token_file: None, node: None })
+        Ok(Self { brokers, token_file: None, ca: None, node: None })
     }
 
-    /// The configuration in [`BROKERS_VARIABLE`], [`TOKEN_FILE_VARIABLE`] and [`NODE_VARIABLE`].
+    /// The configuration in [`BROKERS_VARIABLE`], [`TOKEN_FILE_VARIABLE`], [`AUTHORITIES_VARIABLE`] and [`NODE_VARIABLE`].
     ///
     /// # Errors
-    /// [`Error::Config`] if no broker is named, or an address is none.
+    /// [`Error::Config`] if no broker is named, an address is none, or brokers have TLS and no authority is named.
     pub fn from_environment() -> Result<Self, Error> {
         let text = |variable| std::env::var(variable).ok().filter(|text: &String| !text.is_empty());
         let config = Self::of(&text(BROKERS_VARIABLE).unwrap_or_default())?;
-        let token_file = std::env::var_os(TOKEN_FILE_VARIABLE).filter(|path| !path.is_empty());
+        let path = |variable| std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let (token_file, ca) = (path(TOKEN_FILE_VARIABLE), path(AUTHORITIES_VARIABLE));
+        if ca.is_none()
+            && let Some(broker) = config.brokers.iter().find(|broker| broker.scheme == Scheme::Https)
+        {
+            return Err(Error::Config(format!(
+                "the broker {broker} has TLS: set {AUTHORITIES_VARIABLE} to the file of its authority (PEM)"
+            )));
+        }
         let node = text(NODE_VARIABLE).unwrap_or_else(|| "localhost".to_owned());
-        Ok(Self { token_file: token_file.map(PathBuf::from), node: Some(node), ..config })
+        Ok(Self { token_file, ca, node: Some(node), ..config })
     }
 }
 
 impl Broker {
     /// The address as a URI.
     pub(crate) fn uri(&self) -> String {
-        format!("http://{}", self.host_and_port)
+        let scheme = match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        };
+        format!("{scheme}://{}", self.host_and_port)
     }
 }
 
@@ -71,15 +94,21 @@ impl FromStr for Broker {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let error = || {
-            Error::Config(format!("`{text}` is no address of a broker; write HOST:PORT, or http://HOST:PORT"))
+            Error::Config(format!(
+                "`{text}` is no address of a broker; write HOST:PORT, or https://HOST:PORT for TLS"
+            ))
         };
-        let host_and_port = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let (scheme, rest) = match text.strip_prefix("https://") {
+            Some(rest) => (Scheme::Https, rest),
+            None => (Scheme::Http, text.strip_prefix("http://").unwrap_or(text)),
+        };
+        let host_and_port = rest.trim_end_matches('/');
         let (host, port) = host_and_port.rsplit_once(':').ok_or_else(error)?;
         let is_host = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
         if !is_host || port.parse::<u16>().is_err() {
             return Err(error());
         }
-        Ok(Self { host_and_port: host_and_port.to_owned() })
+        Ok(Self { scheme, host_and_port: host_and_port.to_owned() })
     }
 }
 
@@ -99,6 +128,8 @@ mod tests {
         let shown: Vec<String> = config.brokers.iter().map(Broker::to_string).collect();
         assert_eq!(shown, ["pool-0.svc:9480", "[::1]:9481"]);
         assert_eq!(config.brokers[1].uri(), "http://[::1]:9481");
+        let tls = Config::of("https://pool.svc:9480/").unwrap();
+        assert_eq!(tls.brokers[0].uri(), "https://pool.svc:9480");
     }
 
     #[test]

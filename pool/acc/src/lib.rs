@@ -40,7 +40,9 @@ mod step;
 mod stream;
 mod wait;
 
-pub use config::{BROKERS_VARIABLE, Broker, Config, NODE_VARIABLE, TOKEN_FILE_VARIABLE};
+pub use config::{
+    AUTHORITIES_VARIABLE, BROKERS_VARIABLE, Broker, Config, NODE_VARIABLE, TOKEN_FILE_VARIABLE,
+};
 pub use error::Error;
 pub use job::Job;
 pub use opening::Opening;

@@ -124,6 +124,22 @@ impl Catalog {
             }
         }
     }
+
+    /// The accelerator that has a bitstream which a tenant may use; `None` if there is none.
+    #[must_use]
+    pub fn accelerator(&self, tenant: &str, digest: &Digest) -> Option<&str> {
+        match self {
+            Self::File(accelerators) => {
+                let has = |variants: &[Variant]| variants.iter().any(|variant| variant.digest == *digest);
+                let found = accelerators.iter().find(|(_, variants)| has(variants));
+                found.map(|(name, _)| name.as_str())
+            }
+            Self::Cluster(library) => {
+                let found = library.used_by(tenant, &BitstreamId::Digest(*digest));
+                found.first().map(|(_, name)| *name)
+            }
+        }
+    }
 }
 
 impl Default for Catalog {
@@ -191,6 +207,8 @@ mod tests {
         assert_eq!(fits(slot("u250", None, Some("left"))), [false, true]);
         assert_eq!(fits(slot("u250", None, Some("right"))), [false, false]);
         assert!(catalog.variants("any", "other").is_empty());
+        assert_eq!(catalog.accelerator("any", &variants[0].digest), Some("aes"));
+        assert_eq!(catalog.accelerator("any", &Digest::from_bytes([9; 32])), None);
     }
 
     #[test]

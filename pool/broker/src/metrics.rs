@@ -2,6 +2,7 @@
 
 use fpga_core::units::Millis;
 use fpga_net::label_texts;
+use fpga_pool_api::v1;
 use fpga_pool_leases::messages::{CancelCause, Refusal};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -30,6 +32,12 @@ struct SlotLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TenantLabels {
     tenant: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabels {
+    tenant: String,
+    goal: &'static str,
 }
 
 /// Which kind of peer a stream belongs to.
@@ -63,6 +71,8 @@ pub struct Metrics {
     slots: Family<SlotLabels, Gauge>,
     waiting: Family<TenantLabels, Gauge>,
     held: Family<TenantLabels, Gauge>,
+    groups: Family<GroupLabels, Gauge>,
+    longest_wait: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
@@ -83,6 +93,8 @@ impl Metrics {
             slots: Family::default(),
             waiting: Family::default(),
             held: Family::default(),
+            groups: Family::default(),
+            longest_wait: Gauge::default(),
         };
         let of = metrics.clone();
         registry.register("grants", "Jobs that got a slot", of.grants);
@@ -97,6 +109,17 @@ impl Metrics {
         registry.register("slots", "Lent slots by kind of board and state", of.slots);
         registry.register("waiting_jobs", "Waiting jobs by namespace", of.waiting);
         registry.register("held_slots", "Slots that jobs and groups hold, by namespace", of.held);
+        registry.register(
+            "groups",
+            "Open groups by namespace, and what is forecast of their goals",
+            of.groups,
+        );
+        registry.register_with_unit(
+            "longest_wait",
+            "Time since the first arrival of the job that has waited for longest",
+            Unit::Seconds,
+            of.longest_wait,
+        );
         metrics
     }
 
@@ -156,6 +179,14 @@ impl Metrics {
         self.streams.get_or_create(&PeerLabels { peer }).dec();
     }
 
+    /// Forgets what shows the present of a pool: another broker shows it now.
+    pub fn forget(&self) {
+        self.set_slots([]);
+        self.set_tenants([]);
+        self.set_groups([]);
+        self.set_longest_wait(None);
+    }
+
     /// Replaces the numbers of slots, by kind of board and state.
     pub fn set_slots(&self, slots: impl IntoIterator<Item = ((String, &'static str), i64)>) {
         self.slots.clear();
@@ -173,5 +204,22 @@ impl Metrics {
             self.waiting.get_or_create(&labels).set(i64::try_from(waiting).unwrap_or(i64::MAX));
             self.held.get_or_create(&labels).set(i64::from(held));
         }
+    }
+    /// Replaces the numbers of groups, by what becomes of their goals and by tenant.
+    pub fn set_groups(&self, groups: impl IntoIterator<Item = (v1::Outlook, String)>) {
+        self.groups.clear();
+        for (outlook, tenant) in groups {
+            let goal = match outlook {
+                v1::Outlook::Unspecified => "unknown",
+                v1::Outlook::Kept => "kept",
+                v1::Outlook::Missed => "missed",
+            };
+            self.groups.get_or_create(&GroupLabels { tenant, goal }).inc();
+        }
+    }
+
+    /// Replaces the longest time for which a job has waited; none waits without one.
+    pub fn set_longest_wait(&self, longest: Option<Millis>) {
+        self.longest_wait.set(longest.map_or(0.0, |longest| Duration::from(longest).as_secs_f64()));
     }
 }

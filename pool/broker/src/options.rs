@@ -66,6 +66,14 @@ pub struct ServeArgs {
         default_value = "kube-fpga/fpga-device-manager"
     )]
     manager_account: String,
+    /// Service account whose tokens see the pool of all namespaces, for `kubectl fpga pool`.
+    #[arg(
+        long,
+        env = "FPGA_OPERATOR_ACCOUNT",
+        value_name = "NAMESPACE/NAME",
+        default_value = "kube-fpga/fpga-pool-operator"
+    )]
+    operator_account: String,
     /// Accelerators and their bitstreams (TOML), for a pool without a cluster.
     #[arg(long, env = "FPGA_LIBRARY", value_name = "PATH", required_unless_present = "audience")]
     pub(crate) library: Option<PathBuf>,
@@ -123,8 +131,12 @@ impl ServeArgs {
         if !whole_seconds || !(3..=3_600).contains(&self.lease_duration.as_secs()) {
             bail!("--lease-duration {:?} can't be; write whole seconds from 3s to 1h", self.lease_duration);
         }
-        if !self.manager_account.contains('/') {
-            bail!("--manager-account {:?} can't be; write NAMESPACE/NAME", self.manager_account);
+        for (flag, account) in
+            [("--manager-account", &self.manager_account), ("--operator-account", &self.operator_account)]
+        {
+            if !account.contains('/') {
+                bail!("{flag} {account:?} can't be; write NAMESPACE/NAME");
+            }
         }
         Ok(())
     }
@@ -142,7 +154,8 @@ impl ServeArgs {
     pub(crate) fn authenticator(&self, client: Option<kube::Client>) -> Result<Authenticator> {
         Ok(match (&self.tokens, &self.audience, client) {
             (_, Some(audience), Some(client)) => {
-                let reviewer = Reviewer::new(client, audience.clone(), &self.manager_account);
+                let reviewer =
+                    Reviewer::new(client, audience.clone(), &self.manager_account, &self.operator_account);
                 Authenticator::Review(Box::new(reviewer))
             }
             (Some(path), ..) => Authenticator::Tokens(TokensFile::open(path).context("--tokens")?),
@@ -186,6 +199,7 @@ mod tests {
             (&["--listen", "0.0.0.0:1", "--without-tls"], "--audience NAME"),
             (&["--lease-duration", "2s"], "3s to 1h"),
             (&["--manager-account", "x"], "NAMESPACE/NAME"),
+            (&["--operator-account", "x"], "--operator-account"),
             (&["--margin", "1.5"], "margin"),
             (&["--goal-period", "1ms"], "100ms or more"),
         ] {

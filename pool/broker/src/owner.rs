@@ -167,7 +167,7 @@ impl Owner {
             Command::Input(input) => self.input(*input),
             Command::Look(viewer, answer) => {
                 // Whoever looked may have gone.
-                let _ = answer.send(self.state.view(&viewer));
+                let _ = answer.send(self.state.view(&viewer, self.now()));
             }
         }
     }

@@ -217,7 +217,7 @@ impl State {
             self.follow_all(now);
             self.process(Vec::new(), &mut outputs, now);
             self.explain(&mut outputs);
-            self.update_metrics();
+            self.update_metrics(now);
         }
         self.process(Vec::new(), &mut outputs, now);
         outputs

@@ -152,7 +152,7 @@ impl SuperviseArgs {
             private: private.path().to_owned(),
             runtime: self.runtime.to_string(),
             drain_timeout: self.drain_timeout,
-            arguments: with_defaults(self.arguments, &self.log),
+            arguments: with_defaults(self.arguments, &self.kind, &self.log),
             statuses,
         };
         let mut supervisor = Supervisor {
@@ -289,9 +289,12 @@ fn is_said(arguments: &[OsString], flag: &str) -> bool {
 }
 
 /// The arguments of all managers: tenants have processes of their own, and turns by device time, unless the arguments
-/// say otherwise.
-fn with_defaults(mut arguments: Vec<OsString>, log: &LogArgs) -> Vec<OsString> {
+/// say otherwise. The pool must know the kind of a board: without --board it is the supervisor's.
+fn with_defaults(mut arguments: Vec<OsString>, kind: &Kind, log: &LogArgs) -> Vec<OsString> {
     let mut defaults = Vec::new();
+    if is_said(&arguments, "--pool-slots") && !is_said(&arguments, "--board") {
+        defaults.extend(["--board".to_owned(), kind.to_string()].map(OsString::from));
+    }
     for [flag, value] in [["--isolate", "process"], ["--policy", "drr"]] {
         if !is_said(&arguments, flag) {
             defaults.extend([flag, value].map(OsString::from));

@@ -93,7 +93,14 @@ impl ShippedPod {
             for (file, text) in if optional { found.unwrap_or_default() } else { found? } {
                 std::fs::write(folder.join(file), decoded(&text)?)?;
             }
-        } else if let Some(source) = volume["projected"]["sources"].get(0) {
+        }
+        for source in volume["projected"]["sources"].as_array().into_iter().flatten() {
+            if let Some(map) = source["configMap"]["name"].as_str() {
+                for (file, text) in data(plane, "configmap", map).await? {
+                    std::fs::write(folder.join(file), text)?;
+                }
+                continue;
+            }
             let wanted = &source["serviceAccountToken"];
             let path = wanted["path"].as_str().context("a projected volume that is no token")?;
             let token = audience_token(plane, account, &self.name, &wanted["audience"]).await?;

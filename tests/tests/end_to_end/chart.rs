@@ -131,6 +131,13 @@ async fn a_wrong_value_is_refused_by_its_name() {
             "/customResources/ownBitstreams/bytesPerNamespace",
         ),
         ("customResources.ownBitstreams.enabled=true", "set registry.enabled to true"),
+        ("pool.jobPolicy=lifo", "/pool/jobPolicy"),
+        ("pool.localityWait=10", "/pool/localityWait"),
+        ("pool.margin=1", "/pool/margin"),
+        ("pool.slots=-1", "/pool/slots"),
+        ("pool.tenants.default.weight=0", "/pool/tenants/default/weight"),
+        ("pool.tenants.namespaces.team-a.slots=1", "/pool/tenants/namespaces/team-a"),
+        ("pool.clientNamespaces[0]=Team", "/pool/clientNamespaces/0"),
     ] {
         let (well, text) = render(&["--set", setting]).await;
         assert!(!well && text.contains(named), "{setting}: {text}");
@@ -193,6 +200,22 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
             "registry.enabled=true,customResources.ownBitstreams.enabled=true".to_owned(),
             "rbac.authorization.k8s.io/aggregate-to-edit: \"true\"",
         ),
+        ("pool.enabled=true".to_owned(), "image: kube-fpga/fpga-pool:latest"),
+        ("pool.enabled=true,pool.goalPolicy=edf".to_owned(), "- --goal-policy=edf"),
+        ("pool.enabled=true,pool.floor=none".to_owned(), "- --floor=none"),
+        ("pool.enabled=true,pool.margin=0".to_owned(), "- --margin=0"),
+        ("pool.enabled=true,pool.remoteJobs=3".to_owned(), "- --remote-jobs=3"),
+        ("pool.enabled=true,pool.tenants.default.heldSlots=8".to_owned(), "held-slots = 8"),
+        (
+            "pool.enabled=true,pool.tenants.namespaces.team-a.waitingBytes=1000000000000".to_owned(),
+            "waiting-bytes = 1000000000000",
+        ),
+        ("pool.enabled=true,pool.clientNamespaces[0]=team-a".to_owned(), "namespace: team-a"),
+        ("pool.enabled=true,monitoring.alerts=true".to_owned(), "- alert: FpgaPoolGoalWillBeMissed"),
+        (with_board("pool.enabled=true"), "- --pool-slots=1"),
+        (with_board("pool.enabled=true,pool.slots=3"), "- --pool-slots=3"),
+        (with_board("pool.enabled=true,boardKinds[0].poolSlots=2"), "- --pool-slots=2"),
+        (with_board("pool.enabled=true,pool.managerPorts.last=9490"), "- --pool-listen=$(POD_IP):9482-9490"),
     ] {
         let (well, without) = render(&[]).await;
         assert!(well && !without.contains(line), "{line}");
@@ -464,13 +487,18 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
     wait::until("the namespace's service account", LONG, account).await.unwrap();
     let before = objects(&plane).await;
     let settings = "monitoring.annotations=true,resourceQuota.create=true,uninstall.guard=false,\
-                    customResources.keep=false,router.enabled=true,registry.enabled=true,registry.moves.mode=evict";
+                    customResources.keep=false,router.enabled=true,registry.enabled=true,registry.moves.mode=evict,\
+                    pool.enabled=true";
     install(&plane, &["--set", settings]).await;
     assert!(objects(&plane).await.len() > before.len() + 20);
 
     let secrets: Api<Secret> = Api::namespaced(plane.client().clone(), NAMESPACE);
     let key = async || secrets.get("fpga-stream-tls").await.unwrap().data.unwrap().remove("tls.key").unwrap();
     let at_first = key().await;
+    let ticket_key =
+        async || secrets.get_opt("fpga-pool-ticket-key").await.unwrap().map(|secret| secret.data);
+    let tickets_at_first = ticket_key().await;
+    assert!(tickets_at_first.is_some());
     let upgrade = async |settings: &[&str]| {
         let chart = ["upgrade", RELEASE, "manifests/chart", "--namespace", NAMESPACE, "--reuse-values"];
         let (well, text) = helm(Some(&plane), &[&chart[..], settings].concat()).await;
@@ -478,6 +506,14 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
     };
     upgrade(&["--set", "collector.labelNode=true,nodes.label=boards"]).await;
     assert_eq!(key().await, at_first, "an upgrade keeps the certificate");
+    assert_eq!(ticket_key().await, tickets_at_first, "an upgrade keeps the first arrivals of jobs");
+    // The pool is switched off and on again.
+    upgrade(&["--set", "pool.enabled=false"]).await;
+    assert_eq!(ticket_key().await, None);
+    let managers = ["get", "daemonset/fpga-device-manager-pocl", "-n", NAMESPACE, "-o", "yaml"];
+    assert!(!kubectl(&plane, &managers).await.unwrap().contains("--pool-slots"));
+    upgrade(&["--set", "pool.enabled=true"]).await;
+    assert!(kubectl(&plane, &managers).await.unwrap().contains("--pool-slots=1"));
     upgrade(&["--set", "certificates.renew=true"]).await;
     assert_ne!(key().await, at_first);
     let (well, text) = helm(Some(&plane), &["rollback", RELEASE, "1", "--namespace", NAMESPACE]).await;

@@ -97,6 +97,28 @@ async fn interrupted_or_killed_it_leaves_no_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pools_demo_succeeds_and_leaves_no_process_also_when_interrupted() {
+    let demo = Demo::start_with(&["--pool"]);
+    let status = tokio::time::timeout(LONG, demo.process.wait()).await.unwrap();
+    let log = std::fs::read_to_string(demo.process.log()).unwrap();
+    assert!(status.success(), "{status}: {log}");
+    for word in
+        ["6 of 6 jobs verified", "waits: all fitting slots are taken", "aes-256-ctr of mill", "no board"]
+    {
+        assert!(log.contains(word), "no {word} in {log}");
+    }
+    demo.assert_nothing_is_left().await;
+
+    let demo = Demo::start_with(&["--pool"]);
+    demo.wait_until_it_says("busy").await;
+    assert!(processes_of(demo.dir.path()).len() >= 4, "{:?}", processes_of(demo.dir.path()));
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(demo.process.pid()), Signal::SIGINT).unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(20), demo.process.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(130));
+    demo.assert_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn on_real_nodes_it_succeeds_in_pods_and_leaves_nothing_and_neither_does_its_interruption() {
     let demo = Demo::start_with(&["--nodes", "real"]);

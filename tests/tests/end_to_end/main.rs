@@ -35,6 +35,8 @@ mod picker;
 mod pool;
 mod pool_live;
 mod quick_start;
+mod pool_in_cluster;
+mod readme;
 mod registry;
 mod replicas;
 mod rights;

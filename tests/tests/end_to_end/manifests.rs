@@ -71,6 +71,7 @@ async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
         apply(&plane, "cluster-scheduler").await.unwrap(),
         apply(&plane, "router").await.unwrap(),
         apply(&plane, "registry").await.unwrap(),
+        apply(&plane, "pool").await.unwrap(),
         kubectl(&plane, &example).await.unwrap(),
     ];
     for output in outputs {
@@ -103,6 +104,7 @@ async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "router").await.unwrap();
     apply(&plane, "registry").await.unwrap();
+    apply(&plane, "pool").await.unwrap();
     let list = ["get", "deployments,daemonsets,configmaps", "-n", NAMESPACE, "-o", "json"];
     let list: Value = serde_json::from_str(&kubectl(&plane, &list).await.unwrap()).unwrap();
     let items = list["items"].as_array().unwrap();

@@ -40,6 +40,7 @@ fn expected(rules: &[&str]) -> Rules {
 async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "router").await.unwrap();
+    apply(&plane, "pool").await.unwrap();
     apply(&plane, "registry").await.unwrap();
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
     let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
@@ -102,6 +103,16 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let own = own.map(|object| ["get", "update"].map(|verb| format!("{verb} {object}")));
     let own: Vec<&str> = own.iter().flatten().map(String::as_str).collect();
     let registry_at_home = [registry.as_slice(), &own].concat();
+    let pool = [
+        "create tokenreviews.authentication.k8s.io",
+        "list namespaces.",
+        "watch namespaces.",
+        "list bitstreams.fpga-scheduling.io",
+        "watch bitstreams.fpga-scheduling.io",
+    ];
+    let own = ["get", "update"].map(|verb| format!("{verb} leases.coordination.k8s.io fpga-pool"));
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let pool_at_home = [pool.as_slice(), &own].concat();
     let lease = ["get", "update", "patch"]
         .map(|verb| format!("{verb} leases.coordination.k8s.io kube-fpga-scheduler"));
     let lease = lease.each_ref().map(String::as_str);
@@ -114,6 +125,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         ("fpga-scheduler-extender", &extender, &at_home),
         ("fpga-router", &router, &router),
         ("fpga-registry", &registry, &registry_at_home),
+        ("fpga-pool", &pool, &pool_at_home),
         ("fpga-device-manager", &[], &[]),
     ] {
         let token = manifests::token(plane.client(), account, None).await.unwrap();

@@ -24,8 +24,9 @@ Examples:
   # The SHA-256 digest of a stream whose length is not known before.
   tar c folder | fpga-acc run sha-256 | xxd -p -c 32
 
-The addresses of the pool's brokers are in FPGA_POOL (HOST:PORT, several by commas), the path of the token in
-FPGA_POOL_TOKEN_FILE, the name of this node in FPGA_NODE_NAME.
+The addresses of the pool's brokers are in FPGA_POOL (HOST:PORT, with TLS https://HOST:PORT, several by commas), the
+path of the token in FPGA_POOL_TOKEN_FILE, that of the brokers' authority in FPGA_POOL_CA, the name of this node in
+FPGA_NODE_NAME.
 
 Exit codes: 0 all output is written; 1 an error; 2 the command line is wrong; 3 there is no slot; 130 interrupted.")]
 pub(super) struct Run {

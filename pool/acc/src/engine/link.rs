@@ -3,7 +3,8 @@
 use super::Input;
 use crate::config::{Broker, Config};
 use fpga_net::backoff::Backoff;
-use fpga_net::token_file;
+use fpga_net::tls::ClientFiles;
+use fpga_net::{grpc_client, token_file};
 use fpga_pool_api::client::ToClient;
 use fpga_pool_api::limits::{
     HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_CLIENT_MESSAGE_BYTES, MAX_TOKEN_BYTES,
@@ -17,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::transport::Endpoint;
+use tonic::transport::{Endpoint, Uri};
 
 /// Pauses after all brokers were asked in vain.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -60,13 +61,18 @@ async fn talk(
         Some(path) => token_file::read_text(path, MAX_TOKEN_BYTES)
             .map_err(|error| format!("the token file {} can't be read: {error}", path.display()))?,
     };
-    let endpoint = Endpoint::from_shared(broker.uri()).map_err(|error| error.to_string())?;
-    let endpoint = endpoint
-        .connect_timeout(HANDSHAKE_TIMEOUT)
-        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .keep_alive_while_idle(true);
-    let channel = endpoint.connect().await.map_err(|error| with_causes(&error))?;
+    let uri = broker.uri().parse::<Uri>().map_err(|error| error.to_string())?;
+    let configure = |endpoint: Endpoint| {
+        endpoint
+            .connect_timeout(HANDSHAKE_TIMEOUT)
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+    };
+    let tls = config.ca.clone().map(|ca| ClientFiles { ca, identity: None });
+    let channel =
+        timeout(HANDSHAKE_TIMEOUT, grpc_client::connect(&uri, configure, tls.as_ref().map(Into::into))).await;
+    let channel = channel.map_err(|_| "no answer in time".to_owned())?.map_err(|error| error.to_string())?;
     let mut client = BrokerClient::new(channel).max_decoding_message_size(MAX_CLIENT_MESSAGE_BYTES);
     let (sender, receiver) = unbounded_channel();
     let node = config.node.clone().unwrap_or_default();
@@ -92,10 +98,4 @@ async fn talk(
 
 fn refusal(status: &tonic::Status) -> String {
     if status.message().is_empty() { status.code().to_string() } else { status.message().to_owned() }
-}
-
-/// The error with what caused it: the outermost says only that the transport failed.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.last().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -24,16 +24,19 @@ pub struct Reviewer {
     reviews: Api<TokenReview>,
     audience: String,
     managers: String,
+    operators: String,
     permits: Semaphore,
 }
 
 impl Reviewer {
-    /// Accepts tokens for `audience`. Those of the service account `managers` (NAMESPACE/NAME) are device managers', all
-    /// others are clients'.
+    /// Accepts tokens for `audience`. Those of the service account `managers` (NAMESPACE/NAME) are device managers', those of
+    /// `operators` see everything, all others are clients'.
     #[must_use]
-    pub fn new(client: Client, audience: String, managers: &str) -> Self {
-        let managers = format!("{ACCOUNT_PREFIX}{}", managers.replacen('/', ":", 1));
-        Self { reviews: Api::all(client), audience, managers, permits: Semaphore::new(MAX_REVIEWS) }
+    pub fn new(client: Client, audience: String, managers: &str, operators: &str) -> Self {
+        let user = |account: &str| format!("{ACCOUNT_PREFIX}{}", account.replacen('/', ":", 1));
+        let (managers, operators) = (user(managers), user(operators));
+        let permits = Semaphore::new(MAX_REVIEWS);
+        Self { reviews: Api::all(client), audience, managers, operators, permits }
     }
 
     pub(super) async fn identity(&self, token: &str) -> Result<Identity, NoIdentity> {
@@ -70,6 +73,10 @@ impl Reviewer {
         let name = user.username.unwrap_or_default();
         let account = name.strip_prefix(ACCOUNT_PREFIX).and_then(|account| account.split_once(':'));
         let Some((namespace, _)) = account else { return Err("it is no service account's") };
+        // People have tokens without a pod.
+        if name == self.operators {
+            return Ok(Identity::Operator);
+        }
         let names = user.extra.unwrap_or_default().remove(NODE_NAME).unwrap_or_default();
         let node = match <[String; 1]>::try_from(names) {
             Ok([name]) => Some(name.into()),
@@ -93,10 +100,11 @@ fn has_form_of_token(token: &str) -> bool {
 
 impl fmt::Debug for Reviewer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { audience, managers, .. } = self;
+        let Self { audience, managers, operators, .. } = self;
         f.debug_struct("Reviewer")
             .field("audience", audience)
             .field("managers", managers)
+            .field("operators", operators)
             .finish_non_exhaustive()
     }
 }
@@ -109,7 +117,12 @@ mod tests {
     fn judge(status: Value) -> Result<Identity, &'static str> {
         let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
         let client = Client::try_from(config).unwrap();
-        let reviewer = Reviewer::new(client, "fpga-pool".to_owned(), "kube-fpga/fpga-device-manager");
+        let reviewer = Reviewer::new(
+            client,
+            "fpga-pool".to_owned(),
+            "kube-fpga/fpga-device-manager",
+            "kube-fpga/fpga-pool-operator",
+        );
         reviewer.judge(serde_json::from_value(status).unwrap())
     }
 
@@ -126,6 +139,9 @@ mod tests {
         assert_eq!(judge(status("system:serviceaccount:team:default")), Ok(client));
         let manager = Identity::Manager { node: Some("n1".into()) };
         assert_eq!(judge(status("system:serviceaccount:kube-fpga:fpga-device-manager")), Ok(manager));
+        let mut operator = status("system:serviceaccount:kube-fpga:fpga-pool-operator");
+        operator["user"]["extra"] = Value::Null;
+        assert_eq!(judge(operator), Ok(Identity::Operator));
         for (place, value) in [
             ("/authenticated", json!(false)),
             ("/audiences", json!(["others"])),

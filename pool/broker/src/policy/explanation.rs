@@ -42,12 +42,12 @@ impl Policy {
         let waiting = self.jobs.iter().filter(|(_, job)| job.stage != Stage::Granted);
         let explained = waiting.map(|(uuid, job)| {
             let ahead = ahead.get(uuid).copied().unwrap_or(0);
-            (*uuid, Explanation { ahead, reason: self.reason(job, ahead) })
+            (*uuid, Explanation { ahead, reason: self.reason(job) })
         });
         explained.collect()
     }
 
-    fn reason(&self, job: &Job, ahead: u64) -> String {
+    fn reason(&self, job: &Job) -> String {
         let accelerator = &job.asked.wanted.accelerator;
         if let Stage::Group(group) = job.stage {
             let (held, given) = self.group_slots(group);
@@ -75,7 +75,7 @@ impl Policy {
                 None => "the idle slots' nodes have as many remote jobs as they take at once".to_owned(),
             };
         }
-        format!("no fitting slot is free, and {ahead} jobs come before it")
+        "all fitting slots are taken".to_owned()
     }
 
     /// Number of jobs before each job of the pool, of those that could take the same slots.

@@ -39,14 +39,18 @@ pub(super) struct OpenGroups {
 }
 
 #[derive(Debug)]
-struct OpenGroup {
-    id: GroupId,
-    class: SlotClass,
-    waiting: BTreeSet<JobUuid>,
+pub(super) struct OpenGroup {
+    pub(super) id: GroupId,
+    pub(super) class: SlotClass,
+    /// The goal on the pool's clock.
+    pub(super) goal: Goal,
+    /// The goal as it was asked for.
+    pub(super) asked: lease::Goal,
+    pub(super) waiting: BTreeSet<JobUuid>,
     /// Slots without a job.
     spare: BTreeSet<Slot>,
     /// Number of slots with a job.
-    held: u32,
+    pub(super) held: u32,
     /// What ended leases have used.
     used: Usage,
     queue: ActionQueue,
@@ -55,6 +59,11 @@ struct OpenGroup {
 impl OpenGroups {
     pub(super) fn id(&self, key: GroupKey) -> Option<GroupId> {
         self.groups.get(&key).map(|group| group.id)
+    }
+
+    /// All groups, with their tenants and ids.
+    pub(super) fn all(&self) -> impl Iterator<Item = (TenantId, u128, &OpenGroup)> {
+        self.groups.iter().map(|(key, group)| (key.tenant, key.uuid.0, group))
     }
 
     pub(super) fn next_wake(&self) -> Option<MonotonicTime> {
@@ -156,7 +165,10 @@ impl Policy {
         let actions = opened.map_err(|error| (cause(&error), error.to_string()))?;
         let (waiting, spare, used) = (BTreeSet::new(), BTreeSet::new(), Usage::default());
         let queue = ActionQueue::Filled;
-        self.groups.groups.insert(key, OpenGroup { id, class, waiting, spare, held: 0, used, queue });
+        self.groups.groups.insert(
+            key,
+            OpenGroup { id, class, goal, asked: group.goal, waiting, spare, held: 0, used, queue },
+        );
         self.groups.keys.insert(id, key);
         self.groups.period_ends.get_or_insert(now.now + self.settings.period);
         Ok(actions)
@@ -248,7 +260,7 @@ impl Policy {
         self.act(actions, now);
     }
 
-    fn progress(&self, now: Duration) -> BTreeMap<GroupId, JobProgress> {
+    pub(super) fn progress(&self, now: Duration) -> BTreeMap<GroupId, JobProgress> {
         let mut used: BTreeMap<GroupKey, Usage> =
             self.groups.groups.iter().map(|(key, group)| (*key, group.used)).collect();
         for slot in self.slots.values() {

@@ -19,6 +19,7 @@ impl State {
                 self.jobs.clear();
                 self.jobs_of.clear();
                 self.granted.clear();
+                self.metrics.forget();
             }
             Notice::Waiting(job) => {
                 // It was granted a slot whose lease was refused, or came when the client was gone: the slot is not its

@@ -7,6 +7,7 @@ use fpga_cluster::qos::groups::GoalPolicy;
 use fpga_cluster::qos::rules::GoalRules;
 use fpga_core::units::WallTime;
 use fpga_pool_api::manager::{Board, LentSlot};
+use fpga_pool_api::v1;
 use fpga_pool_leases::broker::SlotRecord;
 use fpga_pool_leases::ids::{Attempt, GroupUuid, Incarnation};
 use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Wanted, Work};
@@ -198,6 +199,9 @@ fn a_group_gets_idle_slots_and_gives_them_back_for_a_job_that_waits() {
         bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
         bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
     }
+    let view = bench.state.view(&Viewer::Operator, bench.now).groups.remove(0);
+    assert_eq!((view.held, view.given, view.waiting, view.done), (4, 4, 0, 4));
+    assert_eq!((view.kind.as_str(), view.outlook()), ("a10", v1::Outlook::Unspecified));
     let recalled = bench.run(10);
     assert!(recalls(&recalled) >= 1, "{recalled:?}");
     let Some(Output::ToManager(_, BrokerToManager::Recall { lease: id })) =

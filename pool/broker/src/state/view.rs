@@ -2,6 +2,7 @@
 
 use super::State;
 use fpga_board::dispatch::Tenant;
+use fpga_core::units::Moment;
 use fpga_pool_api::limits::MAX_VIEW_JOBS;
 use fpga_pool_api::v1;
 use fpga_pool_leases::broker::{LeaseStage, Role, SlotRecord, WaitingJob};
@@ -19,7 +20,7 @@ pub enum Viewer {
 impl State {
     /// What a viewer sees of the pool. Ids of leases are secrets, and are not there.
     #[must_use]
-    pub fn view(&self, viewer: &Viewer) -> v1::Pool {
+    pub fn view(&self, viewer: &Viewer, now: Moment) -> v1::Pool {
         let term = match self.broker.role() {
             Role::Active { term } | Role::Settling { term, .. } => term.0,
             Role::Standby | Role::Swapping => 0,
@@ -30,7 +31,7 @@ impl State {
         };
         let mut slots: BTreeMap<_, Vec<v1::SlotView>> = BTreeMap::new();
         for (manager, _, record) in self.broker.slots() {
-            slots.entry(manager).or_default().push(slot_view(record, sees));
+            slots.entry(manager).or_default().push(self.slot_view(record, sees));
         }
         let boards = self.boards.iter().map(|(manager, lent)| v1::LentBoard {
             board: Some(lent.board.clone().into()),
@@ -65,6 +66,26 @@ impl State {
             tenants: self.policy.tenant_views(|tenant| sees(&Tenant::new(tenant))),
             jobs: jobs.into_iter().take(MAX_VIEW_JOBS).map(job_view).collect(),
             waiting,
+            groups: self.policy.group_views(now, |tenant| sees(&Tenant::new(tenant))),
+        }
+    }
+
+    fn slot_view(&self, record: &SlotRecord, sees: impl Fn(&Tenant) -> bool) -> v1::SlotView {
+        let lease = match record {
+            SlotRecord::Preparing(lease) | SlotRecord::Leased { lease, .. } => Some(lease),
+            SlotRecord::Free | SlotRecord::Unknown | SlotRecord::Bad => None,
+        };
+        let state = state_name(record).to_owned();
+        let Some(lease) = lease.filter(|lease| sees(&lease.tenant)) else {
+            return v1::SlotView { state, ..v1::SlotView::default() };
+        };
+        let tenant = lease.tenant.as_str();
+        v1::SlotView {
+            state,
+            tenant: tenant.to_owned(),
+            job: lease.job.0.to_be_bytes().to_vec(),
+            accelerator: self.catalog.accelerator(tenant, &lease.digest).unwrap_or_default().to_owned(),
+            work: Some(lease.work.into()),
         }
     }
 }
@@ -83,22 +104,9 @@ fn state_name(record: &SlotRecord) -> &'static str {
     }
 }
 
-fn slot_view(record: &SlotRecord, sees: impl Fn(&Tenant) -> bool) -> v1::SlotView {
-    let lease = match record {
-        SlotRecord::Preparing(lease) | SlotRecord::Leased { lease, .. } => Some(lease),
-        SlotRecord::Free | SlotRecord::Unknown | SlotRecord::Bad => None,
-    };
-    let lease = lease.filter(|lease| sees(&lease.tenant));
-    v1::SlotView {
-        state: state_name(record).to_owned(),
-        tenant: lease.map(|lease| lease.tenant.as_str().to_owned()).unwrap_or_default(),
-        job: lease.map(|lease| lease.job.0.to_be_bytes().to_vec()).unwrap_or_default(),
-    }
-}
-
 impl State {
     /// Sets the metrics that show the present.
-    pub(super) fn update_metrics(&self) {
+    pub(super) fn update_metrics(&self, now: Moment) {
         let mut slots: BTreeMap<(String, &'static str), i64> = BTreeMap::new();
         for (manager, _, record) in self.broker.slots() {
             let kind = self.boards.get(&manager).map_or("", |lent| lent.board.kind.as_ref());
@@ -107,5 +115,8 @@ impl State {
         self.metrics.set_slots(slots);
         let tenants = self.policy.tenant_views(|_| true);
         self.metrics.set_tenants(tenants.into_iter().map(|of| (of.tenant, of.waiting, of.held)));
+        let groups = self.policy.group_views(now, |_| true);
+        self.metrics.set_groups(groups.into_iter().map(|group| (group.outlook(), group.tenant)));
+        self.metrics.set_longest_wait(self.broker.jobs().map(|job| now.wall - job.first_arrival).max());
     }
 }

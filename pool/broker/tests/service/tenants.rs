@@ -95,3 +95,20 @@ async fn tenants_see_their_own_jobs_and_cancel_no_others() {
     let unknown = port.look(v1::LookRequest { token: "x".repeat(20) }).await.unwrap_err();
     assert_eq!(unknown.code(), Code::Unauthenticated);
 }
+
+#[tokio::test]
+async fn what_a_slot_computes_is_shown_to_its_tenant_and_to_operators() {
+    let (_folder, bed) = with_tokens("").await;
+    let mut manager = bed.manager_with(MANAGER, "n1", vec![SlotStatus::Free]).await;
+    let mut a = Client::hello(bed.connect().await, A, "").await.unwrap();
+    a.want(want(1, 10)).await;
+    manager.prepared().await;
+    a.offered().await;
+    let mut port = bed.connect().await;
+    for (token, accelerator) in [(A, "aes"), (B, ""), ("operator-token-00000", "aes")] {
+        let pool = port.look(v1::LookRequest { token: token.to_owned() }).await.unwrap().into_inner();
+        let slot = &pool.boards[0].slots[0];
+        assert_eq!((slot.state.as_str(), slot.accelerator.as_str()), ("reserved", accelerator));
+        assert_eq!(slot.work.is_some(), !accelerator.is_empty());
+    }
+}

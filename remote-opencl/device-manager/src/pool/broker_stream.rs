@@ -4,7 +4,8 @@
 use super::lender::Lender;
 use anyhow::Context as _;
 use fpga_net::backoff::Backoff;
-use fpga_net::tls::{ClientFiles, HTTP_2, ServerTls};
+use fpga_net::grpc_client;
+use fpga_net::tls::{ClientFiles, ServerTls};
 use fpga_net::token_file::TokenFile;
 use fpga_pool_api::hello::Hello;
 use fpga_pool_api::limits::{
@@ -14,11 +15,8 @@ use fpga_pool_api::manager::{Board, FromManager, LentBoard};
 use fpga_pool_api::v1;
 use fpga_pool_api::v1::broker_client::BrokerClient;
 use fpga_pool_leases::messages::{BrokerToManager, ManagerToBroker};
-use hyper_util::rt::TokioIo;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -145,29 +143,15 @@ impl Brokers {
     }
 
     async fn connect(&self, url: &Uri) -> anyhow::Result<Channel> {
-        let endpoint = Endpoint::from(url.clone())
-            .connect_timeout(HANDSHAKE_TIMEOUT)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .keep_alive_while_idle(true);
-        if url.scheme_str() != Some("https") {
-            return Ok(endpoint.connect().await?);
-        }
-        let tls = self.tls.as_ref().context("it wants TLS, and no authority is trusted (--pool-ca)")?;
-        let host = url.host().context("its address has no host")?;
-        let port = url.port_u16().unwrap_or(443);
-        let socket = TcpStream::connect((host.trim_start_matches('[').trim_end_matches(']'), port)).await?;
-        // An error costs only latency.
-        let _ = socket.set_nodelay(true);
-        let stream = tls.connect(socket, host, HTTP_2).await?;
-        // The channel gets this one connection: a new stream makes a new one.
-        let mut stream = Some(TokioIo::new(stream));
-        let connector = tower::service_fn(move |_: Uri| {
-            let stream = stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
-            async move { stream }
-        });
-        Ok(endpoint.connect_with_connector(connector).await?)
+        let configure = |endpoint: Endpoint| {
+            endpoint
+                .connect_timeout(HANDSHAKE_TIMEOUT)
+                .tcp_nodelay(true)
+                .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .keep_alive_while_idle(true)
+        };
+        Ok(grpc_client::connect(url, configure, self.tls.as_ref().map(Into::into)).await?)
     }
 }
 

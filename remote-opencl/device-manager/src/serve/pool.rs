@@ -1,9 +1,12 @@
 //! Flags of the slots that are lent to the pool.
 
+mod address;
+
 use crate::listen::{Address, Listener};
 use crate::pool::PoolMetrics;
 use crate::pool::broker_stream::Brokers;
 use crate::pool::lender::Lending;
+use address::PoolAddress;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use fpga_core::device::ReconfiguredPart;
@@ -13,7 +16,7 @@ use fpga_net::token_file::TokenFile;
 use fpga_pool_api::limits::MAX_SLOTS;
 use fpga_pool_api::manager::Board;
 use fpga_pool_leases::lease::Endpoint;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,10 +50,11 @@ pub(super) struct PoolArgs {
     #[arg(long, env = "FPGA_POOL_CA", value_name = "FILE")]
     pool_ca: Option<PathBuf>,
 
-    /// Listen on this TCP address for sessions with a lease, and for no others. TLS is by --tls-cert and --tls-key;
-    /// clients show no certificate, since the lease proves them.
-    #[arg(long, env = "FPGA_POOL_LISTEN", value_name = "HOST:PORT")]
-    pool_listen: Option<String>,
+    /// Listen on this TCP address for sessions with a lease, and for no others; of a range of ports on the first free one.
+    /// TLS is by --tls-cert and --tls-key, or without them by a key that is made at the start: the broker tells clients the
+    /// key. Clients show no certificate, since the lease proves them.
+    #[arg(long, env = "FPGA_POOL_LISTEN", value_name = "HOST:PORT[-LAST]")]
+    pool_listen: Option<PoolAddress>,
 
     /// Where clients on other nodes reach --pool-listen, HOST:PORT [default: the address of --pool-listen].
     #[arg(long, env = "FPGA_POOL_ADDRESS", value_name = "HOST:PORT")]
@@ -127,8 +131,8 @@ impl PoolArgs {
     /// The address can't be bound.
     pub(super) fn bind(&self) -> anyhow::Result<Option<(Listener, SocketAddr)>> {
         let Some(address) = &self.pool_listen else { return Ok(None) };
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("--pool-listen: cannot listen on {address}"))?;
+        let listener =
+            address.bind().with_context(|| format!("--pool-listen: cannot listen on {address}"))?;
         let bound = listener.local_addr()?;
         Ok(Some((Listener::Pool(listener), bound)))
     }
