@@ -15,7 +15,7 @@ use http::Uri;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{ListParams, PostParams};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -159,7 +159,7 @@ impl BrokerArgs {
             expiration_seconds: Some(TOKEN_SECONDS),
             ..TokenRequestSpec::default()
         };
-        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = api.create_token_request(OPERATOR, &PostParams::default(), &request).await;
         let answer = answer.map_err(|error| {
             let grant =
