@@ -30,7 +30,7 @@ macro_rules! enums {
 
 enums!(SlotCause <=> SlotCause {
     Attached, NotAttached, Released, Closed, Silent, Recalled, YieldOverdue, Misbehaved, Idle, Busy, Drained, Killed,
-    NotReaped, LoadFailed, Probed, Unchanged,
+    NotReaped, LoadFailed, Probed, Unchanged, Used,
 });
 
 enums!(CancelCause <=> CancelCause { NoFittingSlot, Full, Quota, Foreign });

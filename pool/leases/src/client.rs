@@ -185,6 +185,24 @@ impl Job {
         }
     }
 
+    /// Number of further steps that would be sent at once, if they were submitted now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        match self.phase {
+            Phase::Running { yielding: false, .. } => STEPS_AHEAD.saturating_sub(self.kept.len()),
+            _ => 0,
+        }
+    }
+
+    /// Takes back the steps that are not under way, in order: another job of the same group may run them. A result of a
+    /// former lease is not delivered any more.
+    pub fn withdraw(&mut self) -> Vec<StepNumber> {
+        let back: Vec<StepNumber> =
+            self.kept.keys().filter(|step| !self.sent.contains(step)).copied().collect();
+        self.kept.retain(|step, _| self.sent.contains(step));
+        back
+    }
+
     fn broker(&mut self, message: BrokerToClient, now: MonotonicTime, actions: &mut Vec<Action>) {
         match message {
             BrokerToClient::Ticket(ticket) => {
@@ -255,6 +273,15 @@ impl Job {
                 }
                 self.send(actions);
                 self.end_if_done(actions);
+                self.give_up_if_idle(actions);
+            }
+            ManagerToClient::StepRefused { step, .. } => {
+                // The step has not run, and waits for the next lease.
+                if self.sent.remove(&step)
+                    && let Phase::Running { yielding, .. } = &mut self.phase
+                {
+                    *yielding = true;
+                }
                 self.give_up_if_idle(actions);
             }
         }

@@ -147,6 +147,13 @@ pub enum ManagerToClient {
         /// The step.
         step: StepNumber,
     },
+    /// A step came after the Yield: it does not run under this lease.
+    StepRefused {
+        /// The lease.
+        lease: LeaseId,
+        /// The step.
+        step: StepNumber,
+    },
 }
 
 /// The state of a slot, as a manager tells it.
@@ -223,6 +230,8 @@ pub enum SlotCause {
     Probed,
     /// A Prepare was refused: the slot is as it was.
     Unchanged,
+    /// Steps have ended: the slot is as it was, and what its lease has used is not.
+    Used,
 }
 
 /// Why a manager refuses a lease.

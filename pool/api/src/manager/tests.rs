@@ -36,6 +36,7 @@ fn cause() -> impl Strategy<Value = SlotCause> {
         LoadFailed,
         Probed,
         Unchanged,
+        Used,
     ])
 }
 

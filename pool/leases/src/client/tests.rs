@@ -43,7 +43,8 @@ fn from_manager(job: &mut Job, message: ManagerToClient) -> Vec<Action> {
     let (ManagerToClient::Attached { lease }
     | ManagerToClient::Gone { lease }
     | ManagerToClient::Yield { lease }
-    | ManagerToClient::StepDone { lease, .. }) = message;
+    | ManagerToClient::StepDone { lease, .. }
+    | ManagerToClient::StepRefused { lease, .. }) = message;
     job.handle(Event::Manager(lease, message), NOW)
 }
 
@@ -59,6 +60,10 @@ fn step(lease: u128, step: u64) -> Action {
 
 fn done(job: &mut Job, lease: u128, step: u64) -> Vec<Action> {
     from_manager(job, ManagerToClient::StepDone { lease: LeaseId(lease), step: StepNumber(step) })
+}
+
+fn refused(job: &mut Job, lease: u128, step: u64) -> Vec<Action> {
+    from_manager(job, ManagerToClient::StepRefused { lease: LeaseId(lease), step: StepNumber(step) })
 }
 
 fn released(lease: u128) -> [Action; 2] {
@@ -89,6 +94,41 @@ fn a_yielding_job_ends_what_has_started_and_wants_a_slot_for_the_rest_with_its_t
     let last = [Action::Deliver(StepNumber(1)), release, close, want(10, Some(ticket))];
     assert_eq!(done(&mut job, 1, 1), last);
     assert_eq!(attached(&mut job, 2), [step(2, 2)]);
+}
+
+#[test]
+fn a_step_that_is_refused_after_a_yield_has_not_run_and_runs_under_the_next_lease() {
+    let mut job = job(2, Repetition::Forbidden);
+    attached(&mut job, 1);
+    assert_eq!(done(&mut job, 1, 0), [Action::Deliver(StepNumber(0))]);
+    // The refusal may be heard before the Yield, and says the same.
+    let [release, close] = released(1);
+    assert_eq!(refused(&mut job, 1, 1), [release, close, want(10, None)]);
+    assert_eq!(refused(&mut job, 1, 1), []);
+    assert_eq!(attached(&mut job, 2), [step(2, 1)]);
+}
+
+#[test]
+fn a_groups_job_takes_no_more_steps_than_it_sends_at_once_and_gives_back_what_is_not_under_way() {
+    let mut job = Job::new(JOB, wanted(0), Repetition::Allowed, Rules::default());
+    job.handle(Event::BrokerConnected(BROKER), NOW);
+    assert_eq!(job.room(), 0, "a job without a slot runs nothing");
+    attached(&mut job, 1);
+    assert_eq!(job.room(), 2);
+    for number in 0..2 {
+        let submit = Event::Submit { step: StepNumber(number), bytes: 10 };
+        assert_eq!(job.handle(submit, NOW), [step(1, number)]);
+    }
+    assert_eq!((job.room(), job.withdraw()), (0, vec![]));
+    done(&mut job, 1, 0);
+    assert_eq!(job.room(), 1);
+    from_manager(&mut job, ManagerToClient::Yield { lease: LeaseId(1) });
+    assert_eq!(job.room(), 0, "a job that yields takes nothing more");
+    job.handle(Event::ManagerClosed(LeaseId(1)), NOW);
+    assert_eq!((job.withdraw(), job.withdraw()), (vec![StepNumber(1)], vec![]));
+    // The step is another job's now.
+    attached(&mut job, 2);
+    assert_eq!(done(&mut job, 2, 1), []);
 }
 
 #[test]

@@ -48,7 +48,8 @@ impl World {
                 ManagerToClient::Attached { lease }
                 | ManagerToClient::Gone { lease }
                 | ManagerToClient::Yield { lease }
-                | ManagerToClient::StepDone { lease, .. } => *lease,
+                | ManagerToClient::StepDone { lease, .. }
+                | ManagerToClient::StepRefused { lease, .. } => *lease,
             }));
         }
         found

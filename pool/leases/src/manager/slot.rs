@@ -5,7 +5,7 @@ mod ending;
 use super::event::Outcome;
 use super::load_health::{LoadHealth, Verdict};
 use crate::ids::{ConnectionId, LeaseId, StepNumber};
-use crate::lease::{Lease, Usage};
+use crate::lease::{Lease, Usage, Work};
 use crate::messages::{Activity, ManagerToClient, Refusal, SlotCause, SlotStatus};
 use crate::rules::{Rule, Rules};
 use crate::timing;
@@ -93,6 +93,8 @@ struct Holding {
     idleness: Idleness,
     /// When the slot is taken away; `None` before a Yield.
     yield_by: Option<MonotonicTime>,
+    /// When the broker was told last what the lease has used.
+    usage_told_at: MonotonicTime,
     /// Number of steps under way.
     running: u32,
 }
@@ -265,6 +267,7 @@ impl Slot {
             silent_at: now + timing::SILENT,
             idleness: Idleness::Idle { tell_at: now + timing::IDLE },
             yield_by: None,
+            usage_told_at: now,
             running: 0,
         });
         effects.push(Effect::ToClient(connection, ManagerToClient::Attached { lease: id }));
@@ -321,6 +324,10 @@ impl Slot {
                 }
                 effects
                     .push(Effect::ToClient(held.connection, ManagerToClient::StepDone { lease: id, step }));
+                if matches!(held.lease.work, Work::Group(_)) && held.usage_told_at + timing::USAGE <= now {
+                    held.usage_told_at = now;
+                    effects.push(Effect::Report(SlotCause::Used));
+                }
             }
             State::Draining { lease, running, .. } if lease.id == id => {
                 self.usage.add(used);

@@ -149,6 +149,25 @@ fn a_lease_goes_from_prepare_over_attach_and_steps_to_release() {
 }
 
 #[test]
+fn the_broker_is_told_a_few_times_a_second_what_a_group_has_used_and_not_what_a_run_has() {
+    let used = |lease: Lease| {
+        let mut bench = Bench::new();
+        let id = lease.id.0;
+        bench.hold(lease);
+        let mut told = Vec::new();
+        for number in 0..5 {
+            bench.step(id, number);
+            bench.pass(Millis(100));
+            let ended = bench.step_ended(id, number);
+            told.extend(report(&ended).map(|report| (report.why, report.usage.actions)));
+        }
+        told
+    };
+    assert_eq!(used(group(1)), [(SlotCause::Used, 2), (SlotCause::Used, 4)]);
+    assert_eq!(used(lease(1)), []);
+}
+
+#[test]
 fn a_prepare_is_refused_by_term_incarnation_slot_state_and_end() {
     let mut bench = Bench::new();
     bench.hold(lease(1));

@@ -133,7 +133,8 @@ fn message() -> impl Strategy<Value = ManagerToClient> {
         4 => lease().prop_map(|lease| ManagerToClient::Attached { lease }),
         1 => lease().prop_map(|lease| ManagerToClient::Gone { lease }),
         1 => lease().prop_map(|lease| ManagerToClient::Yield { lease }),
-        4 => (lease(), step).prop_map(|(lease, step)| ManagerToClient::StepDone { lease, step }),
+        4 => (lease(), step.clone()).prop_map(|(lease, step)| ManagerToClient::StepDone { lease, step }),
+        1 => (lease(), step).prop_map(|(lease, step)| ManagerToClient::StepRefused { lease, step }),
     ]
 }
 

@@ -51,7 +51,7 @@ impl Inner {
                     ManagerToClient::Gone { .. } => Standing::Over,
                     ManagerToClient::Yield { .. } => Standing::Yields,
                     // The completions of the task's commands say that.
-                    ManagerToClient::StepDone { .. } => return,
+                    ManagerToClient::StepDone { .. } | ManagerToClient::StepRefused { .. } => return,
                 };
                 state.tell(client, standing);
             }
