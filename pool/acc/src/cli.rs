@@ -1,6 +1,7 @@
 //! The command line.
 
 mod arguments;
+mod input;
 mod interrupt;
 mod progress;
 mod run;

@@ -1,6 +1,7 @@
 //! `fpga-acc run`.
 
 use super::arguments::{from_file, from_hex, named};
+use super::input::standard_input;
 use super::interrupt::interrupted;
 use super::progress::{Progress, Show};
 use super::{FAILED, INTERRUPTED, NO_SLOT};
@@ -117,8 +118,8 @@ impl Run {
             };
             Failure { error, code }
         })?;
-        let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
-        let streamed = job.stream(AllowStdIo::new(input), AllowStdIo::new(output)).await;
+        let input = standard_input().context("the standard input can't be read")?;
+        let streamed = job.stream(input, AllowStdIo::new(std::io::stdout().lock())).await;
         streamed.map_err(anyhow::Error::from)?;
         job.close().await.map_err(anyhow::Error::from)?;
         drop(progress);
