@@ -5,7 +5,12 @@
 //! out what the machine decides.
 
 mod entry;
+mod group;
+mod groups;
 mod link;
+mod owner;
+mod owners;
+mod run;
 mod thread;
 
 use crate::config::Config;
@@ -19,15 +24,20 @@ use fpga_core::units::MonotonicTime;
 use fpga_pool_api::client::{FromClient, Offer, ToClient};
 use fpga_pool_api::v1;
 use fpga_pool_leases::client::{Action, Event};
-use fpga_pool_leases::ids::{ConnectionId, JobUuid, LeaseId};
+use fpga_pool_leases::ids::{ConnectionId, GroupUuid, JobUuid, LeaseId};
 use fpga_pool_leases::lease::Endpoint;
 use fpga_pool_leases::messages::{ClientToManager, ManagerToClient};
-use std::collections::HashMap;
+use owner::OwnerId;
+use owners::Owners;
+use run::Run;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
-pub(crate) use entry::{Granted, NewJob};
+pub(crate) use group::{NewAction, NewGroup};
+pub(crate) use run::{Granted, NewJob};
 pub(crate) use thread::Handle;
 
 /// What happens to an engine.
@@ -40,6 +50,14 @@ pub(crate) enum Input {
     Finish(JobUuid),
     /// A job is given up.
     Cancel(JobUuid),
+    /// A group begins.
+    OpenGroup(Box<NewGroup>),
+    /// A group has one more action.
+    SubmitAction(GroupUuid, NewAction),
+    /// A group gets no more actions. The answer comes when all have ended.
+    FinishGroup(GroupUuid, oneshot::Sender<Result<(), Error>>),
+    /// A group is given up.
+    CancelGroup(GroupUuid),
     /// A stream to a broker is open; what is put into the channel is sent.
     BrokerConnected(ConnectionId, UnboundedSender<v1::FromClient>),
     /// The broker's word.
@@ -57,6 +75,9 @@ pub(crate) struct Engine {
     config: Config,
     inputs: UnboundedSender<Input>,
     jobs: HashMap<JobUuid, Entry>,
+    owners: Owners,
+    /// Groups of which something has changed.
+    touched: BTreeSet<GroupUuid>,
     slots: HashMap<LeaseId, SlotUse>,
     broker: Option<(ConnectionId, UnboundedSender<v1::FromClient>)>,
     /// Where and what the latest offers are: the jobs' machines know only the leases.
@@ -79,8 +100,9 @@ struct SlotUse {
 
 impl Engine {
     pub(crate) fn new(config: Config, inputs: UnboundedSender<Input>) -> Self {
+        let (owners, touched) = (Owners::default(), BTreeSet::new());
         let (jobs, slots, offers) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { config, inputs, jobs, slots, broker: None, offers }
+        Self { config, inputs, jobs, owners, touched, slots, broker: None, offers }
     }
 
     /// The next moment at which [`Self::tick`] has something to do.
@@ -95,39 +117,53 @@ impl Engine {
             self.jobs.iter().filter(|(_, entry)| due(entry)).map(|(job, _)| *job).collect();
         for job in due {
             let actions = self.jobs.get_mut(&job).map(|entry| entry.machine.tick(now));
-            self.carry_out(job, actions.unwrap_or_default());
+            self.carry_out(job, actions.unwrap_or_default(), now);
         }
+        self.feed_groups(now);
     }
 
-    /// Tells the machines that the managers of all open sessions live. The sessions themselves notice a silent manager, by
-    /// pings, and end.
-    pub(crate) fn managers_live(&mut self, now: MonotonicTime) {
+    /// What is done about once a second: the machines are told that the managers of all open sessions live, and groups
+    /// forecast anew. The sessions themselves notice a silent manager, by pings, and end.
+    pub(crate) fn each_second(&mut self, now: MonotonicTime) {
         let open = self.slots.iter().filter(|(_, slot)| slot.session.is_some());
         let open: Vec<(LeaseId, JobUuid)> = open.map(|(lease, slot)| (*lease, slot.job)).collect();
         for (lease, job) in open {
             self.tell(job, Event::ManagerAlive(lease), now);
         }
+        self.owners.groups.values_mut().for_each(|group| group.end_period(now));
+        self.feed_groups(now);
     }
 
     /// Takes one input. Returns false at the end.
     pub(crate) fn take(&mut self, input: Input, now: MonotonicTime) -> bool {
+        if let Input::Stop = input {
+            return false;
+        }
+        self.happens(input, now);
+        self.feed_groups(now);
+        true
+    }
+
+    fn happens(&mut self, input: Input, now: MonotonicTime) {
         match input {
             Input::Open(new) => {
-                let (job, mut entry) = Entry::new(*new);
-                let connected = self.broker.as_ref().map(|(connection, _)| *connection);
-                let actions = connected.map(|it| entry.machine.handle(Event::BrokerConnected(it), now));
-                self.jobs.insert(job, entry);
-                self.carry_out(job, actions.unwrap_or_default());
+                let (job, wanted) = (new.job, new.wanted());
+                self.owners.runs.insert(job, Run::new(*new));
+                self.begin(job, Entry::new(job, wanted, OwnerId::Run(job)), now);
             }
             Input::Submit(job, step) => {
-                if let Some(entry) = self.jobs.get_mut(&job) {
+                if let Some(run) = self.owners.runs.get_mut(&job) {
                     let (number, bytes) = (step.number, step.input_bytes);
-                    entry.keep(step);
+                    run.keep(step);
                     self.tell(job, Event::Submit { step: number, bytes }, now);
                 }
             }
             Input::Finish(job) => self.tell(job, Event::Finish, now),
             Input::Cancel(job) => self.tell(job, Event::Cancel, now),
+            Input::OpenGroup(new) => self.open_group(*new),
+            Input::SubmitAction(group, action) => self.submit_action(group, action),
+            Input::FinishGroup(group, closed) => self.finish_group(group, closed),
+            Input::CancelGroup(group) => self.cancel_group(group, now),
             Input::BrokerConnected(connection, sender) => {
                 self.broker = Some((connection, sender));
                 self.tell_all(|| Event::BrokerConnected(connection), now);
@@ -144,9 +180,16 @@ impl Engine {
                 self.tell_all(|| Event::BrokerClosed(connection), now);
             }
             Input::Slot(lease, event) => self.slot(lease, event, now),
-            Input::Stop => return false,
+            Input::Stop => {}
         }
-        true
+    }
+
+    /// A job begins to wait.
+    fn begin(&mut self, job: JobUuid, mut entry: Entry, now: MonotonicTime) {
+        let connected = self.broker.as_ref().map(|(connection, _)| *connection);
+        let actions = connected.map(|it| entry.machine.handle(Event::BrokerConnected(it), now));
+        self.jobs.insert(job, entry);
+        self.carry_out(job, actions.unwrap_or_default(), now);
     }
 
     fn broker(&mut self, connection: ConnectionId, message: ToClient, now: MonotonicTime) {
@@ -156,7 +199,9 @@ impl Engine {
             ToClient::Cancelled(cancelled) => cancelled.job,
             ToClient::Waits(waits) => waits.job,
         };
-        let Some(entry) = self.jobs.get_mut(&job) else {
+        let entry = self.jobs.get_mut(&job);
+        let found = entry.and_then(|entry| self.owners.get_mut(entry.owner).map(|owner| (entry, owner)));
+        let Some((entry, owner)) = found else {
             // A job that was given up: the broker has heard of it, or will. Its slot is declined.
             if let ToClient::Offer(offer) = message {
                 self.decline(job, &offer);
@@ -164,17 +209,20 @@ impl Engine {
             return;
         };
         match &message {
-            ToClient::Ticket(sealed) => entry.has_ticket(sealed),
+            ToClient::Ticket(sealed) => {
+                entry.has_ticket(sealed);
+                entry.machine.set_repetition(owner.queued(now));
+            }
             ToClient::Offer(Offer { lease, node, digest, .. }) => {
                 self.offers.insert(*lease, Offered { node: Arc::clone(node), digest: *digest });
             }
-            ToClient::Cancelled(cancelled) => entry.refused(cancelled),
+            ToClient::Cancelled(cancelled) => owner.refused(job, cancelled),
             ToClient::Waits(waits) => entry.waits_in_queue(waits),
         }
         if let Some(message) = message.message() {
             self.tell(job, Event::Broker(connection, message), now);
         } else {
-            entry.show();
+            owner.show(job, entry.at(), now);
         }
         self.fail_if_wrong(job, now);
     }
@@ -196,6 +244,9 @@ impl Engine {
                 }
                 self.tell(job, Event::Manager(lease, ManagerToClient::StepDone { lease, step }), now);
             }
+            SlotEvent::Refused(step) => {
+                self.tell(job, Event::Manager(lease, ManagerToClient::StepRefused { lease, step }), now);
+            }
             SlotEvent::Ended(end) => {
                 let event = match &end {
                     SlotEnd::Gone => Event::Manager(lease, ManagerToClient::Gone { lease }),
@@ -205,6 +256,9 @@ impl Engine {
                 self.slots.remove(&lease);
                 if let Some(entry) = self.jobs.get_mut(&job).filter(|_| was_used) {
                     entry.lost_slot(&end);
+                    if let Some(owner) = self.owners.get_mut(entry.owner) {
+                        owner.lost_slot(job, &end);
+                    }
                 }
                 self.tell(job, event, now);
                 self.fail_if_wrong(job, now);
@@ -214,14 +268,15 @@ impl Engine {
 
     /// Ends a job for which something was found that no other slot can mend.
     fn fail_if_wrong(&mut self, job: JobUuid, now: MonotonicTime) {
-        if self.jobs.get(&job).is_some_and(Entry::is_wrong) {
+        let owner = self.jobs.get(&job).and_then(|entry| self.owners.get_mut(entry.owner));
+        if owner.is_some_and(|owner| owner.is_wrong()) {
             self.tell(job, Event::Cancel, now);
         }
     }
 
     fn tell(&mut self, job: JobUuid, event: Event, now: MonotonicTime) {
         let actions = self.jobs.get_mut(&job).map(|entry| entry.machine.handle(event, now));
-        self.carry_out(job, actions.unwrap_or_default());
+        self.carry_out(job, actions.unwrap_or_default(), now);
     }
 
     fn tell_all(&mut self, event: impl Fn() -> Event, now: MonotonicTime) {
@@ -231,9 +286,10 @@ impl Engine {
         }
     }
 
-    fn carry_out(&mut self, job: JobUuid, actions: Vec<Action>) {
+    fn carry_out(&mut self, job: JobUuid, actions: Vec<Action>, now: MonotonicTime) {
         for action in actions {
             let Some(entry) = self.jobs.get_mut(&job) else { return };
+            let Some(owner) = self.owners.get_mut(entry.owner) else { return };
             match action {
                 Action::ToBroker(message) => {
                     let message = FromClient::encode(message, entry.ticket_code());
@@ -250,7 +306,7 @@ impl Engine {
                 }
                 Action::ToManager(lease, ClientToManager::Step { step, .. }) => {
                     let slot = self.slots.get(&lease).and_then(|slot| slot.steps.as_ref());
-                    if let (Some(steps), Some(step)) = (slot, entry.step(step)) {
+                    if let (Some(steps), Some(step)) = (slot, owner.send(job, step, now)) {
                         // The end of the slot's threads comes as an input of its own.
                         let _ = steps.send(step);
                     }
@@ -258,28 +314,35 @@ impl Engine {
                 // The end of the session releases the lease; the handshake attaches.
                 Action::ToManager(_, ClientToManager::Release { .. } | ClientToManager::Attach { .. }) => {}
                 Action::CloseManager(lease) => self.close(lease),
-                Action::Deliver(step) => entry.deliver(step),
-                Action::Ended(end) => {
-                    if let Some(entry) = self.jobs.remove(&job) {
-                        entry.ended(end);
+                Action::Deliver(step) => {
+                    if let Some(done) = entry.take_done(step) {
+                        owner.deliver(job, done, now);
                     }
+                }
+                Action::Ended(end) => {
+                    owner.ended(job, end, now);
+                    self.owners.runs.remove(&job);
+                    self.touch(job);
+                    self.jobs.remove(&job);
                     return;
                 }
             }
         }
-        if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.show();
+        if let Some(entry) = self.jobs.get_mut(&job)
+            && let Some(owner) = self.owners.get_mut(entry.owner)
+        {
+            owner.show(job, entry.at(), now);
         }
+        self.touch(job);
     }
 
     fn attach(&mut self, job: JobUuid, lease: LeaseId, endpoint: &Endpoint) {
         let offered = self.offers.remove(&lease);
-        let (Some(entry), Some(Offered { node, digest })) = (self.jobs.get_mut(&job), offered) else {
-            return;
-        };
+        let owner = self.jobs.get(&job).and_then(|entry| self.owners.get_mut(entry.owner));
+        let (Some(owner), Some(Offered { node, digest })) = (owner, offered) else { return };
         let (steps, for_slot) = std::sync::mpsc::channel();
-        let work = entry.work(digest);
-        entry.takes_slot_of(&node);
+        let work = owner.work(digest);
+        owner.takes_slot_of(&node);
         self.slots.insert(lease, SlotUse { job, steps: Some(steps), session: None });
         self.start(lease, endpoint, &node, LeasedSlot { work, steps: for_slot });
     }

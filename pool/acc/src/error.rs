@@ -1,6 +1,7 @@
 //! What can go wrong with a job.
 
 use fpga_accelerators::{ArgumentError, StreamError};
+use fpga_pool_api::client::Cancelled;
 use fpga_pool_leases::messages::CancelCause;
 use std::io;
 use std::sync::Arc;
@@ -37,6 +38,19 @@ pub enum Error {
     /// An argument of the accelerator is missing or wrong.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
+    /// No group can have so many slots.
+    #[error(
+        "a group with {least} to {most} slots is not possible; ask for at most 1024, and for a minimum that is no more than that"
+    )]
+    Slots {
+        /// Minimum number of slots.
+        least: u32,
+        /// Maximum number of slots.
+        most: u32,
+    },
+    /// The goal is none.
+    #[error("the group's goal asks for no action, or leaves no time; write at least 1 action and 1 ms")]
+    Goal,
     /// Nobody has said what the accelerator takes and gives.
     #[error("the interface of the accelerator {0:?} is unknown; look at its name with `fpga-acc list`")]
     UnknownAccelerator(String),
@@ -77,4 +91,13 @@ pub enum Error {
     /// The output can't be written.
     #[error("the output can't be written: {0}")]
     Write(Arc<io::Error>),
+}
+
+impl Error {
+    /// The broker's word that it gives no slot.
+    pub(crate) fn refused(cancelled: &Cancelled) -> Self {
+        let Cancelled { why, message, .. } = cancelled;
+        let message = if message.is_empty() { why.to_string() } else { message.clone() };
+        Self::Refused { why: *why, message }
+    }
 }

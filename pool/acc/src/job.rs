@@ -2,11 +2,11 @@
 
 use crate::engine::{Handle, Input, ended};
 use crate::error::Error;
-use crate::piece::{Cut, most_bytes};
+use crate::piece::{Cut, most_bytes, with_zeros};
 use crate::status::Status;
 use crate::step::{Reply, Step};
-use bytes::{Bytes, BytesMut};
-use fpga_accelerators::{Chunk, Interface, Position};
+use bytes::Bytes;
+use fpga_accelerators::{Interface, Position};
 use fpga_pool_leases::ids::{JobUuid, StepNumber};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -176,16 +176,4 @@ impl Drop for Job {
             let _ = self.handle.send(Input::Cancel(self.id));
         }
     }
-}
-
-/// The bytes for the kernel: those of the piece, and the zeros that fill its last block.
-fn with_zeros(input: Bytes, chunk: &Chunk) -> Bytes {
-    let zeros = usize::try_from(chunk.zeros).unwrap_or_default();
-    if zeros == 0 {
-        return input;
-    }
-    let mut filled = BytesMut::with_capacity(input.len() + zeros);
-    filled.extend_from_slice(&input);
-    filled.resize(input.len() + zeros, 0);
-    filled.freeze()
 }

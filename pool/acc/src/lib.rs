@@ -17,6 +17,7 @@
 //!
 //! - [`Pool`] is the connection of the process to the broker of the pool, [`Pool::open`] waits for a slot.
 //! - [`Job`] has a slot. [`Job::run`] takes pieces of the input, [`Job::stream`] a reader and a writer (P-1).
+//! - [`Group`] has as many slots as its [`Goal`] needs, and one queue of independent actions for all of them.
 //! - All calls return futures that any executor may poll; [`wait`] blocks the thread instead, with a deadline.
 //!
 //! The bytes of a job go straight to the device manager that has the slot: through shared memory on its node, by TLS
@@ -26,15 +27,20 @@
 
 #[doc(hidden)]
 pub mod cli;
+mod asked;
 mod config;
 mod engine;
 mod error;
+mod goal;
+mod group;
 mod job;
 mod opening;
 mod piece;
 mod pool;
+mod random;
 mod request;
 mod slot;
+mod statistics;
 mod status;
 mod step;
 mod stream;
@@ -44,11 +50,14 @@ pub use config::{
     AUTHORITIES_VARIABLE, BROKERS_VARIABLE, Broker, Config, NODE_VARIABLE, TOKEN_FILE_VARIABLE,
 };
 pub use error::Error;
+pub use goal::{Goal, GroupRequest};
+pub use group::{Action, Group};
 pub use job::Job;
 pub use opening::Opening;
 pub use piece::MAX_PIECE_BYTES;
 pub use pool::Pool;
 pub use request::Request;
+pub use statistics::{Forecast, Statistics};
 pub use status::{Status, Where};
 pub use stream::Streamed;
 pub use wait::wait;

@@ -1,6 +1,7 @@
 //! The pieces into which a job's input is cut.
 
 use crate::error::Error;
+use bytes::{Bytes, BytesMut};
 use fpga_accelerators::{Chunk, Interface, MAX_CHUNK_BYTES, MAX_STREAM_BYTES, Position, StreamError, chunks};
 
 /// Maximum number of bytes in a piece of the input, and of its output (P-6).
@@ -73,6 +74,18 @@ fn placed(interface: &Interface, chunk: Chunk, position: Position) -> Option<Chu
             Some(Chunk { output, position, ..chunk })
         }
     }
+}
+
+/// The bytes for the kernel: those of the piece, and the zeros that fill its last block.
+pub(crate) fn with_zeros(input: Bytes, chunk: &Chunk) -> Bytes {
+    let zeros = usize::try_from(chunk.zeros).unwrap_or_default();
+    if zeros == 0 {
+        return input;
+    }
+    let mut filled = BytesMut::with_capacity(input.len() + zeros);
+    filled.extend_from_slice(&input);
+    filled.resize(input.len() + zeros, 0);
+    filled.freeze()
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use crate::config::Config;
 use crate::engine::{Handle, Input, NewJob};
 use crate::error::Error;
+use crate::goal::GroupRequest;
+use crate::group::Group;
 use crate::opening::Opening;
+use crate::random::random_id;
 use crate::request::Request;
 use crate::status::Status;
 use fpga_pool_leases::ids::JobUuid;
-use ring::rand::{SecureRandom as _, SystemRandom};
-use std::io;
-use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 /// The pool of accelerators, for one process: one stream to the broker carries all its jobs.
@@ -33,7 +33,7 @@ impl Pool {
     pub fn open(&self, request: Request) -> Opening {
         let (status, shown) = watch::channel(Status::new());
         let workload_bytes = request.workload_bytes;
-        let begun = new_job().and_then(|job| {
+        let begun = random_id().map(JobUuid).and_then(|job| {
             let (granted, slot) = oneshot::channel();
             self.handle.send(Input::Open(Box::new(NewJob { job, request, status, granted })))?;
             Ok((job, slot))
@@ -41,17 +41,18 @@ impl Pool {
         Opening::new(self.handle.clone(), begun, workload_bytes, shown)
     }
 
+    /// Opens a group: it asks for slots from this call on, and takes actions at once. A group that the broker refuses says so
+    /// by its actions, and when it is closed.
+    ///
+    /// # Errors
+    /// [`Error::Slots`] and [`Error::Goal`] for a request that no pool can fulfil.
+    pub fn open_group(&self, request: GroupRequest) -> Result<Group, Error> {
+        Group::open(self.handle.clone(), request)
+    }
+
     /// Ends the connection after its last message. Blocks for at most half a second, and not at all while jobs of the pool
     /// are open: the connection ends with the last of them then.
     pub fn close(self) {
         self.handle.close();
     }
-}
-
-/// An id that nobody else has and nobody can guess.
-fn new_job() -> Result<JobUuid, Error> {
-    let mut bytes = [0; 16];
-    let error = |_| Error::Thread(Arc::new(io::Error::other("the system has no random numbers")));
-    SystemRandom::new().fill(&mut bytes).map_err(error)?;
-    Ok(JobUuid(u128::from_be_bytes(bytes)))
 }

@@ -1,14 +1,12 @@
 //! What a job asks for.
 
-use std::fmt;
-use zeroize::Zeroizing;
+use crate::asked::Asked;
 
 /// A job that is to be opened: an accelerator, how many bytes it will process, and the accelerator's arguments.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Request {
-    pub(crate) accelerator: String,
+    pub(crate) asked: Asked,
     pub(crate) workload_bytes: u64,
-    pub(crate) arguments: Vec<(String, Zeroizing<Vec<u8>>)>,
 }
 
 impl Request {
@@ -16,27 +14,15 @@ impl Request {
     /// piece that reaches this number as the last one; a stream may be of another length.
     #[must_use]
     pub fn new(accelerator: impl Into<String>, workload_bytes: u64) -> Self {
-        Self { accelerator: accelerator.into(), workload_bytes, arguments: Vec::new() }
+        Self { asked: Asked::new(accelerator.into()), workload_bytes }
     }
 
     /// Adds an argument, such as `key`. Its value goes to the device manager that has the slot, and to nobody else; the
     /// library overwrites its copies.
     #[must_use]
     pub fn argument(mut self, name: impl Into<String>, value: &[u8]) -> Self {
-        self.arguments.push((name.into(), Zeroizing::new(value.to_vec())));
+        self.asked.add(name.into(), value);
         self
-    }
-}
-
-/// Leaves the values of the arguments out.
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.arguments.iter().map(|(name, _)| name.as_str()).collect();
-        f.debug_struct("Request")
-            .field("accelerator", &self.accelerator)
-            .field("workload_bytes", &self.workload_bytes)
-            .field("arguments", &names)
-            .finish()
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum SlotEvent {
     Yield,
     /// A step has ended.
     Done(Done),
+    /// A step came after the manager's Yield, and has not run.
+    Refused(StepNumber),
     /// The threads end: there is no session, or not any more.
     Ended(SlotEnd),
 }
@@ -58,8 +60,18 @@ pub(crate) struct Work {
     pub(crate) digest: Digest,
     pub(crate) interface: Arc<Interface>,
     pub(crate) arguments: Arc<Arguments>,
-    /// The state with which the first step begins; empty for zeros.
-    pub(crate) state: Bytes,
+    pub(crate) continuity: Continuity,
+}
+
+/// What steps have to do with each other.
+pub(crate) enum Continuity {
+    /// They are chunks of one stream: each begins with the state that the former one left.
+    Stream {
+        /// The state with which the first step begins; empty for zeros.
+        state: Bytes,
+    },
+    /// Each is a stream by itself, and begins with zeros.
+    None,
 }
 
 /// A slot and what it is taken for.
@@ -172,8 +184,10 @@ fn feed(mut board: Board, steps: &Receiver<Step>, under_way: &Sender<UnderWay>) 
 /// Reports the ends of steps, in order, until one fails.
 fn collect(ends: &Receiver<UnderWay>, session: &LeasedSession, report: &Report) {
     for step in ends {
+        let number = step.number();
         match step.finish() {
             Ok(done) => report(SlotEvent::Done(done)),
+            Err(error) if error.is_refusal() => report(SlotEvent::Refused(number)),
             Err(error) => return report(SlotEvent::Ended(end_of(session, error.to_string()))),
         }
     }

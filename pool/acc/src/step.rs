@@ -29,6 +29,12 @@ impl Reply {
         (Arc::new(Self(Mutex::new(Some(sender)))), receiver)
     }
 
+    /// Whether nobody waits for the output any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
     /// Sends the output, or the reason why there is none.
     pub(crate) fn send(&self, output: Result<Bytes, Error>) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();

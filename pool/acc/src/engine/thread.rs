@@ -12,8 +12,9 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-/// How often the machines are told that the managers live: a part of the time after which they count as silent.
-const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the machines are told that the managers live, which is a part of the time after which they count as silent,
+/// and that groups forecast.
+const PERIOD: Duration = Duration::from_secs(1);
 /// Time for the last messages to the broker when a pool is closed.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -83,8 +84,8 @@ async fn run(
     let start = Instant::now();
     let now = || MonotonicTime::after(start.elapsed());
     let moment = |at: MonotonicTime| start + Duration::from_millis((at - MonotonicTime::START).0);
-    let mut alive = interval(ALIVE_INTERVAL);
-    alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut seconds = interval(PERIOD);
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let link = tokio::spawn(link::keep(config, to_link));
     loop {
         // An hour stands for no deadline.
@@ -96,7 +97,7 @@ async fn run(
                     break;
                 }
             }
-            _ = alive.tick() => engine.managers_live(now()),
+            _ = seconds.tick() => engine.each_second(now()),
             () = sleep_until(moment(deadline)) => engine.tick(now()),
         }
     }

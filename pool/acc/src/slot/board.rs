@@ -1,6 +1,6 @@
 //! The accelerator of a slot by remote OpenCL: its objects, and steps as one task each.
 
-use super::{Done, Work};
+use super::{Continuity, Done, Work};
 use crate::step::Step;
 use bytes::Bytes;
 use fpga_accelerators::{Interface, KernelArgument, Launch};
@@ -22,10 +22,17 @@ pub(super) struct Board {
     kernel: Arc<Kernel>,
     interface: Arc<Interface>,
     arguments: Option<Arc<Buffer>>,
-    /// The state before a step and after it, in turns.
-    states: Option<[Arc<Buffer>; SIDES]>,
+    states: Option<States>,
     sides: [Side; SIDES],
     turn: usize,
+}
+
+/// Where the accelerator's state is.
+enum States {
+    /// The state before a step and after it, in turns.
+    Turns([Arc<Buffer>; SIDES]),
+    /// Every step begins with zeros, and what it leaves is not looked at.
+    Fresh { zeros: Arc<Buffer>, left: Arc<Buffer> },
 }
 
 /// The buffers of a step.
@@ -55,6 +62,13 @@ pub(super) enum BoardError {
     OpenCl(#[from] ClError),
 }
 
+impl BoardError {
+    /// Whether the manager has refused the step, since it wants the slot back.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::OpenCl(ClError::LEASE_YIELDS))
+    }
+}
+
 impl Board {
     /// Prepares the accelerator for its first step.
     pub(super) fn prepare(session: &LeasedSession, work: &Work) -> Result<Self, BoardError> {
@@ -75,10 +89,7 @@ impl Board {
         let arguments = if arguments.is_empty() { None } else { Some(filled(&context, arguments)?) };
         let states = match usize::try_from(spec.state_bytes).unwrap_or(usize::MAX) {
             0 => None,
-            bytes if work.state.len() == bytes => {
-                Some([filled(&context, &work.state)?, zeros(&context, bytes)?])
-            }
-            bytes => Some([zeros(&context, bytes)?, zeros(&context, bytes)?]),
+            bytes => Some(States::new(&context, bytes, &work.continuity)?),
         };
         let interface = Arc::clone(&work.interface);
         Ok(Self { queue, kernel, interface, arguments, states, sides: Default::default(), turn: 0 })
@@ -109,8 +120,10 @@ impl Board {
         };
         let output = read(&output, output_bytes)?;
         let state = match &self.states {
-            None => None,
-            Some(states) => read(&states[other(self.turn)], size(self.interface.spec().state_bytes.into()))?,
+            None | Some(States::Fresh { .. }) => None,
+            Some(States::Turns(states)) => {
+                read(&states[other(self.turn)], size(self.interface.spec().state_bytes.into()))?
+            }
         };
         self.queue.flush()?;
         self.turn = other(self.turn);
@@ -124,7 +137,7 @@ impl Board {
         launch: Launch,
     ) -> Result<(), ClError> {
         let [bytes, is_last] = [launch.input_bytes, u32::from(launch.is_last)].map(u32::to_le_bytes);
-        let state = |turn: usize| self.states.as_ref().map(|states| Arc::clone(&states[turn]));
+        let states = self.states.as_ref().map(|states| states.before_and_after(self.turn));
         for (index, argument) in (0..).zip(self.interface.kernel_arguments()) {
             let buffer = match argument {
                 KernelArgument::InputBytes => {
@@ -137,8 +150,8 @@ impl Board {
                 }
                 KernelArgument::Input => Some(Arc::clone(input)),
                 KernelArgument::Output => Some(Arc::clone(output)),
-                KernelArgument::State => state(self.turn),
-                KernelArgument::NextState => state(other(self.turn)),
+                KernelArgument::State => states.map(|(before, _)| Arc::clone(before)),
+                KernelArgument::NextState => states.map(|(_, after)| Arc::clone(after)),
                 KernelArgument::Arguments => self.arguments.clone(),
             };
             self.kernel.set_arg(index, ArgValue::Buffer(buffer.ok_or(ClError::INVALID_KERNEL_ARGS)?))?;
@@ -147,7 +160,33 @@ impl Board {
     }
 }
 
+impl States {
+    fn new(context: &Arc<Context>, bytes: usize, continuity: &Continuity) -> Result<Self, ClError> {
+        let (before, after) = match continuity {
+            Continuity::Stream { state } if state.len() == bytes => {
+                (filled(context, state)?, zeros(context, bytes)?)
+            }
+            Continuity::Stream { .. } => (zeros(context, bytes)?, zeros(context, bytes)?),
+            Continuity::None => {
+                return Ok(Self::Fresh { zeros: zeros(context, bytes)?, left: zeros(context, bytes)? });
+            }
+        };
+        Ok(Self::Turns([before, after]))
+    }
+
+    fn before_and_after(&self, turn: usize) -> (&Arc<Buffer>, &Arc<Buffer>) {
+        match self {
+            Self::Turns(states) => (&states[turn], &states[other(turn)]),
+            Self::Fresh { zeros, left } => (zeros, left),
+        }
+    }
+}
+
 impl UnderWay {
+    pub(super) fn number(&self) -> StepNumber {
+        self.step
+    }
+
     /// Waits for the end of the step.
     pub(super) fn finish(self) -> Result<Done, BoardError> {
         let bytes = |reading: Option<Reading>| reading.map_or(Ok(Bytes::new()), Reading::wait);

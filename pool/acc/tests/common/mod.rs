@@ -1,21 +1,17 @@
-//! Real device managers over PoCL, lent to a broker of the tests.
+//! Beds with device managers: one with a broker that obeys the test, and one with the real broker.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod broker;
+pub mod managers;
+pub mod real;
 
 use broker::TestBroker;
 use fpga_acc::{Config, Pool};
-use fpga_accelerators::Accelerator;
 use fpga_core::bitstream::Digest;
-use ring::digest::{SHA256, digest};
+use managers::{Manager, library};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-/// Time for anything that a test waits for.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub use managers::{DEADLINE, bytes, eventually};
 
 /// A broker, and managers that lend it slots.
 pub struct Bed {
@@ -23,12 +19,6 @@ pub struct Bed {
     pub managers: Vec<Manager>,
     library: tempfile::TempDir,
     pub bitstreams: HashMap<String, Digest>,
-}
-
-/// A manager's process, killed with SIGKILL when dropped.
-pub struct Manager {
-    process: Child,
-    _folder: tempfile::TempDir,
 }
 
 /// Whether clients reach a manager by its socket or by TCP.
@@ -41,16 +31,7 @@ pub enum Way {
 impl Bed {
     /// A bed whose managers lend one slot each.
     pub fn new(managers: usize) -> Self {
-        let library = tempfile::tempdir().unwrap();
-        let mut bitstreams = HashMap::new();
-        for accelerator in [Accelerator::Aes256Ctr, Accelerator::Sha256, Accelerator::ReedSolomon] {
-            let name = accelerator.name();
-            let path = library.path().join(format!("{name}.bitstream"));
-            std::fs::copy(bitstream(accelerator), &path).unwrap();
-            let bytes: [u8; 32] =
-                digest(&SHA256, &std::fs::read(&path).unwrap()).as_ref().try_into().unwrap();
-            bitstreams.insert(name.to_owned(), Digest::from_bytes(bytes));
-        }
+        let (library, bitstreams) = library();
         let broker = TestBroker::start(bitstreams.clone());
         let mut bed = Self { broker, managers: Vec::new(), library, bitstreams };
         for _ in 0..managers {
@@ -62,7 +43,7 @@ impl Bed {
     /// Starts one more manager, and waits until it has registered.
     pub fn add_manager(&mut self) {
         let before = self.broker.seen().registered;
-        self.managers.push(Manager::start(&self.broker.address, self.library.path()));
+        self.managers.push(Manager::start(&self.broker.address, self.library.path(), 1, "localhost"));
         eventually("the manager registers", || self.broker.seen().registered > before);
     }
 
@@ -77,106 +58,4 @@ impl Bed {
         };
         Config { node: Some(node.to_owned()), ..Config::of(&self.broker.address).unwrap() }
     }
-}
-
-impl Manager {
-    fn start(broker: &str, library: &Path) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = format!("unix:{}", folder.path().join("dm.sock").display());
-        let broker = format!("http://{broker}");
-        let process = Command::new(manager_binary())
-            .args(["serve", "--runtime", "pocl", "--board", "pac-a10", "--listen", &socket])
-            .args([
-                "--pool-slots",
-                "1",
-                "--pool-broker",
-                &broker,
-                "--pool-listen",
-                "127.0.0.1:0",
-                "--insecure-tcp",
-            ])
-            .arg("--bitstreams")
-            .arg(library)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { process, _folder: folder }
-    }
-
-    pub fn kill(&mut self) {
-        let _ = self.process.kill();
-        self.process.wait().unwrap();
-    }
-}
-
-impl Drop for Manager {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// The folder with the programs of this build.
-pub fn built() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().to_owned()
-}
-
-/// Builds packages of the workspace in the profile of this test.
-pub fn build(packages: &[&str]) {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--target-dir"]).arg(built().parent().unwrap());
-    for package in packages {
-        build.args(["--package", package]);
-    }
-    if built().ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "{packages:?} don't build");
-}
-
-fn manager_binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        build(&["fpga-device-manager"]);
-        built().join("fpga-device-manager")
-    })
-}
-
-/// The bitstream of an accelerator, made once for all tests of this process.
-fn bitstream(accelerator: Accelerator) -> PathBuf {
-    static MADE: OnceLock<std::sync::Mutex<HashMap<Accelerator, (tempfile::TempDir, PathBuf)>>> =
-        OnceLock::new();
-    let mut made = MADE.get_or_init(Default::default).lock().unwrap();
-    let (_, path) = made.entry(accelerator).or_insert_with(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, path) = (folder.path().join("kernel.cl"), folder.path().join("kernel.bitstream"));
-        std::fs::write(&source, accelerator.source()).unwrap();
-        let mut make = Command::new(manager_binary());
-        make.args(["build-bitstream", "--runtime", "pocl", "-o"]).arg(&path).arg(&source);
-        assert!(make.status().unwrap().success(), "no bitstream of {accelerator:?}");
-        (folder, path)
-    });
-    path.clone()
-}
-
-/// Polls `condition` until it holds, and panics if it never does.
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < DEADLINE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Bytes that look random and are the same each time.
-pub fn bytes(count: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[3]
-    };
-    (0..count).map(|_| next()).collect()
 }

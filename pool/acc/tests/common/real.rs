@@ -1,0 +1,95 @@
+//! The real broker with real device managers.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use super::managers::{DEADLINE, Manager, build, built, eventually, library};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+/// The real broker, and managers that lend it slots.
+pub struct RealBed {
+    broker: Child,
+    pub address: String,
+    metrics: String,
+    managers: Vec<Manager>,
+    slots: u32,
+    library: tempfile::TempDir,
+    _folder: tempfile::TempDir,
+}
+
+impl RealBed {
+    /// A broker with these flags, and managers that lend so many slots each.
+    pub fn new(flags: &[&str], managers: &[u32]) -> Self {
+        static BUILT: OnceLock<()> = OnceLock::new();
+        BUILT.get_or_init(|| build(&["fpga-pool"]));
+        let (library, bitstreams) = library();
+        let folder = tempfile::tempdir().unwrap();
+        let entries = bitstreams.iter().map(|(name, digest)| {
+            format!("[[accelerators.{name}]]\nboard = \"pac-a10\"\ndigest = \"{digest}\"\n\n")
+        });
+        let (listed, ready) = (folder.path().join("library.toml"), folder.path().join("ready"));
+        std::fs::write(&listed, entries.collect::<String>()).unwrap();
+        let broker = Command::new(built().join("fpga-pool"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+            .arg("--library")
+            .arg(&listed)
+            .arg("--ready-file")
+            .arg(&ready)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("the broker is ready", || ready.exists());
+        let text = std::fs::read_to_string(&ready).unwrap();
+        let mut lines = text.lines();
+        let address = lines.next().unwrap().to_owned();
+        let metrics = lines.next().unwrap().strip_prefix("metrics:").unwrap().to_owned();
+        let managers_to_add = managers;
+        let managers = Vec::new();
+        let mut bed = Self { broker, address, metrics, managers, slots: 0, library, _folder: folder };
+        for slots in managers_to_add {
+            bed.add_manager(*slots);
+        }
+        bed
+    }
+
+    /// Starts one more manager, and waits until the broker has its slots.
+    pub fn add_manager(&mut self, slots: u32) {
+        // The broker tells managers apart by their nodes and boards.
+        let node = if self.slots == 0 { "localhost".to_owned() } else { format!("node-{}", self.slots) };
+        self.managers.push(Manager::start(&self.address, self.library.path(), slots, &node));
+        self.slots += slots;
+        eventually("the broker has the slots", || self.metric("fpga_pool_slots") == self.slots);
+    }
+
+    /// Kills the manager that was started last but for those that were killed.
+    pub fn kill_manager(&mut self) {
+        self.managers.pop().unwrap().kill();
+    }
+
+    /// Sum of a gauge of the broker over its labels.
+    pub fn metric(&self, name: &str) -> u32 {
+        self.metric_where(name, "")
+    }
+
+    /// Sum of a gauge of the broker over the lines that contain a text.
+    pub fn metric_where(&self, name: &str, text: &str) -> u32 {
+        let mut stream = TcpStream::connect(&self.metrics).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let is_meant = |line: &&str| line.starts_with(name) && line.contains(text);
+        let value = |line: &str| line.rsplit(' ').next()?.parse::<u32>().ok();
+        answer.lines().filter(is_meant).filter_map(value).sum()
+    }
+}
+
+impl Drop for RealBed {
+    fn drop(&mut self) {
+        let _ = self.broker.kill();
+        self.broker.wait().unwrap();
+    }
+}

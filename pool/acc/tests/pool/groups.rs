@@ -1,0 +1,164 @@
+//! Groups with goals.
+
+use crate::common::real::RealBed;
+use crate::common::{Bed, DEADLINE, Way, bytes, eventually};
+use fpga_acc::{Action, Error, Forecast, Goal, Group, GroupRequest, Request, wait};
+use fpga_pool_leases::messages::CancelCause;
+use ring::digest::{SHA256, digest};
+use std::time::Duration;
+
+const LIMIT: Option<Duration> = Some(DEADLINE);
+const FAST: Goal = Goal::Throughput { actions_per_hour: 3_600_000 };
+
+fn hashes(slots: std::ops::RangeInclusive<u32>) -> GroupRequest {
+    GroupRequest::new("sha-256", FAST, slots)
+}
+
+/// Inputs that differ from each other, of about a tenth of a second each.
+fn inputs(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|index| bytes(1_000_000 + index)).collect()
+}
+
+fn submit(group: &Group, input: &[u8]) -> Action {
+    wait(group.submit(input.to_vec()), LIMIT).unwrap()
+}
+
+fn submit_all(group: &Group, inputs: &[Vec<u8>]) -> Vec<Action> {
+    inputs.iter().map(|input| submit(group, input)).collect()
+}
+
+fn assert_digests(actions: Vec<Action>, inputs: &[Vec<u8>]) {
+    for (action, input) in actions.into_iter().zip(inputs) {
+        assert_eq!(wait(action, LIMIT).unwrap(), digest(&SHA256, input).as_ref());
+    }
+}
+
+#[test]
+fn one_queue_feeds_all_slots_of_all_managers_and_each_action_gets_its_own_output() {
+    let bed = RealBed::new(&[], &[1, 1]);
+    let pool = crate::pool(&bed);
+    let group = pool.open_group(hashes(0..=2)).unwrap();
+    let inputs = inputs(30);
+    let actions = submit_all(&group, &inputs);
+    let statistics = group.statistics();
+    eventually("both slots work", || statistics.borrow().slots == 2 && statistics.borrow().under_way > 2);
+    assert_digests(actions, &inputs);
+    let end = wait(group.close(), LIMIT).unwrap();
+    assert_eq!((end.done, end.failed, end.repeated, end.lost_slots), (30, 0, 0, 0));
+    assert_eq!((end.input_bytes, end.output_bytes), (30_000_435, 960));
+    eventually("the slots are free", || bed.metric_where("fpga_pool_slots", "free") == 2);
+}
+
+#[test]
+fn a_group_gives_a_slot_to_a_job_after_the_running_action_and_takes_it_again() {
+    let bed = RealBed::new(&["--goal-period", "100ms"], &[2]);
+    let pool = crate::pool(&bed);
+    let group = pool.open_group(hashes(0..=2)).unwrap();
+    let inputs = inputs(60);
+    let actions = submit_all(&group, &inputs);
+    let statistics = group.statistics();
+    eventually("the group has all slots", || statistics.borrow().slots == 2);
+    // The floor for jobs is a slot.
+    let mut job = wait(pool.open(Request::new("sha-256", 5)), LIMIT).unwrap();
+    assert!(statistics.borrow().slots <= 1, "{}", *statistics.borrow());
+    assert_eq!(wait(job.run(vec![7; 5]), LIMIT).unwrap(), digest(&SHA256, &[7; 5]).as_ref());
+    eventually("the group has all slots again", || statistics.borrow().slots == 2);
+    assert_digests(actions, &inputs);
+    let end = wait(group.close(), LIMIT).unwrap();
+    assert_eq!((end.done, end.failed, end.lost_slots), (60, 0, 0));
+}
+
+#[test]
+fn recalled_slots_lose_no_action_and_none_comes_twice() {
+    let bed = Bed::new(2);
+    let pool = bed.pool(Way::Tcp);
+    let group = pool.open_group(hashes(0..=2)).unwrap();
+    let inputs = inputs(40);
+    let actions = submit_all(&group, &inputs);
+    let statistics = group.statistics();
+    for part in 1..5 {
+        eventually("a part is done", || statistics.borrow().done >= part * 8);
+        bed.broker.recall();
+    }
+    assert_digests(actions, &inputs);
+    let end = wait(group.close(), LIMIT).unwrap();
+    assert_eq!((end.done, end.failed, end.lost_slots), (40, 0, 0));
+    assert!(bed.broker.seen().wants.len() > 2, "the jobs want slots again");
+}
+
+#[test]
+fn a_killed_manager_costs_a_group_only_what_is_repeated() {
+    let mut bed = RealBed::new(&[], &[1, 1]);
+    let pool = crate::pool(&bed);
+    let group = pool.open_group(hashes(0..=2)).unwrap();
+    let inputs = inputs(40);
+    let actions = submit_all(&group, &inputs);
+    let statistics = group.statistics();
+    eventually("both slots work", || statistics.borrow().slots == 2 && statistics.borrow().done > 4);
+    bed.kill_manager();
+    eventually("the slot is lost", || statistics.borrow().lost_slots == 1);
+    assert_digests(actions, &inputs);
+    let end = wait(group.close(), LIMIT).unwrap();
+    assert_eq!((end.done, end.failed, end.lost_slots), (40, 0, 1));
+    assert!((1..=2).contains(&end.repeated), "{}", end.repeated);
+}
+
+#[test]
+fn a_deadline_is_forecast_and_what_was_reached_is_told() {
+    let bed = RealBed::new(&[], &[1]);
+    let pool = crate::pool(&bed);
+    let goal = Goal::Deadline { actions: 30, within: DEADLINE };
+    let group = pool.open_group(GroupRequest::new("sha-256", goal, 0..=1)).unwrap();
+    let inputs: Vec<Vec<u8>> = (0..30).map(|index| bytes(3_900_000 + index)).collect();
+    let actions = submit_all(&group, &inputs);
+    let statistics = group.statistics();
+    eventually("there is a forecast", || statistics.borrow().forecast.is_some());
+    let forecast = statistics.borrow().forecast.unwrap();
+    assert!(forecast.reaches_goal(), "{forecast}");
+    assert_digests(actions, &inputs);
+    let end = wait(group.wait(), LIMIT).unwrap();
+    let Some(Forecast::Done { after, within }) = end.forecast else { panic!("{:?}", end.forecast) };
+    assert!(after <= end.elapsed && within == DEADLINE, "{after:?} {end}");
+}
+
+#[test]
+fn a_group_that_the_pool_can_not_serve_says_so_by_its_actions_and_at_its_end() {
+    let bed = RealBed::new(&[], &[1]);
+    let pool = crate::pool(&bed);
+    let error = |request: GroupRequest| {
+        let group = pool.open_group(request).unwrap();
+        let early = wait(submit(&group, &[1]), LIMIT).unwrap_err();
+        let late = wait(submit(&group, &[1]), LIMIT).unwrap_err();
+        assert_eq!(early.to_string(), late.to_string());
+        assert_eq!(wait(group.close(), LIMIT).unwrap_err().to_string(), late.to_string());
+        late
+    };
+    let many = error(hashes(5..=5));
+    assert!(matches!(many, Error::Refused { why: CancelCause::Quota, .. }), "{many}");
+    let unknown = error(GroupRequest::new("sobel", FAST, 0..=1));
+    assert!(matches!(unknown, Error::UnknownAccelerator(_)), "{unknown}");
+    let no_key = error(GroupRequest::new("aes-256-ctr", FAST, 0..=1)).to_string();
+    assert!(no_key.contains("the argument key is missing"), "{no_key}");
+}
+
+#[test]
+fn an_action_that_is_wrong_or_given_up_ends_alone_and_a_dropped_group_frees_its_slots() {
+    let bed = RealBed::new(&[], &[1]);
+    let pool = crate::pool(&bed);
+    let group = pool.open_group(hashes(0..=1)).unwrap();
+    let too_long = wait(submit(&group, &bytes(4_000_064)), LIMIT);
+    assert!(matches!(too_long, Err(Error::Size { .. })), "{too_long:?}");
+    let empty = wait(submit(&group, &[]), LIMIT).unwrap();
+    assert_eq!(empty, digest(&SHA256, &[]).as_ref());
+    let inputs = inputs(10);
+    let mut actions = submit_all(&group, &inputs);
+    drop(actions.split_off(5));
+    assert_digests(actions, &inputs[..5]);
+    let end = wait(group.wait(), LIMIT).unwrap();
+    assert_eq!(end.done + end.failed, 12);
+    assert!(end.failed >= 2, "{end}");
+    let action = submit(&group, &inputs[0]);
+    drop(group);
+    assert!(matches!(wait(action, LIMIT), Err(Error::Cancelled)));
+    eventually("the slot is free", || bed.metric_where("fpga_pool_slots", "free") == 1);
+}
