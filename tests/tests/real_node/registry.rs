@@ -199,8 +199,14 @@ pub async fn a_lost_board_is_told_on_the_deployment_and_no_pod_goes(cluster: &Re
     let before = until_ready(&pods, "sobel", 2).await;
     let uids = |pods: &[Pod]| -> BTreeSet<Option<String>> { pods.iter().map(Pod::uid).collect() };
     let node = before[0].spec.as_ref().unwrap().node_name.clone().unwrap();
-    let boards = cluster.kubectl_fpga(&["boards", "-o", "wide"]).await.unwrap();
-    assert!(before.iter().all(|pod| boards.contains(&format!("{ADVISED}/{}", pod.name_any()))), "{boards}");
+    wait::until("the boards to say whose they are", LONG, async || {
+        let boards = cluster.kubectl_fpga(&["boards", "-o", "wide"]).await?;
+        let has_one = |pod: &Pod| boards.contains(&format!("{ADVISED}/{}", pod.name_any()));
+        ensure!(before.iter().all(has_one), "{boards}");
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
     let functions = cluster.kubectl_fpga(&["functions", "--namespace", ADVISED]).await.unwrap();
     assert!(functions.contains("ReplicaSet/sobel-") && functions.contains("2/2"), "{functions}");
 
@@ -221,7 +227,6 @@ pub async fn a_lost_board_is_told_on_the_deployment_and_no_pod_goes(cluster: &Re
     assert!(moves.contains("board_lost") && moves.contains("suggested"), "{moves}");
     label("pocl").await;
     cluster.wait_rolled_out().await.unwrap();
-    until_ready(&pods, "sobel", 2).await;
     let after = pods.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(uids(&after), uids(&before), "no pod has gone");
     let records = records(client, "moves.json").await.unwrap();
