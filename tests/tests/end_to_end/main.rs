@@ -35,7 +35,6 @@ mod picker;
 mod pool;
 mod pool_live;
 mod quick_start;
-mod pool_in_cluster;
 mod readme;
 mod registry;
 mod replicas;

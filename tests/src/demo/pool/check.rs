@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_wrong_output_is_found() {
-        for job in JOBS {
+        for job in JOBS.map(|job| DemoJob { megabytes: 1, ..job }) {
             let input = job.input();
             let zeros = match job.accelerator {
                 Accelerator::Aes256Ctr => input.len(),
