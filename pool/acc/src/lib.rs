@@ -25,9 +25,9 @@
 //! done yet.
 #![forbid(unsafe_code)]
 
+mod asked;
 #[doc(hidden)]
 pub mod cli;
-mod asked;
 mod config;
 mod engine;
 mod error;

@@ -35,7 +35,6 @@ mod picker;
 mod pool;
 mod pool_live;
 mod quick_start;
-mod readme;
 mod registry;
 mod replicas;
 mod rights;
