@@ -170,7 +170,7 @@ impl Group {
     }
 
     /// The group can't go on: all its actions fail.
-    pub(super) fn go_wrong(&mut self, error: Error) {
+    pub(super) fn go_wrong(&mut self, error: &Error) {
         if let Stage::Wrong(_) = self.stage {
             return;
         }
@@ -243,7 +243,7 @@ impl Owner for Group {
         if self.known.is_none() && matches!(self.stage, Stage::Open | Stage::Finishing(_)) {
             match self.asked.learn() {
                 Ok(known) => self.known = Some(known),
-                Err(error) => self.go_wrong(error),
+                Err(error) => self.go_wrong(&error),
             }
         }
         self.known.as_ref().map_or(Repetition::Forbidden, Known::repetition)
@@ -252,7 +252,7 @@ impl Owner for Group {
     fn refused(&mut self, job: JobUuid, cancelled: &Cancelled) {
         // A group that has slots goes on with those.
         if self.slots() == 0 {
-            self.go_wrong(Error::refused(cancelled));
+            self.go_wrong(&Error::refused(cancelled));
         } else if self.jobs.contains_key(&job) {
             self.most -= 1;
         }
@@ -311,7 +311,7 @@ impl Owner for Group {
             None => {
                 self.failures += 1;
                 if self.failures >= MAX_FAILURES {
-                    self.go_wrong(Error::Failed { times: self.failures, why: why.clone() });
+                    self.go_wrong(&Error::Failed { times: self.failures, why: why.clone() });
                 }
             }
         }

@@ -33,7 +33,7 @@ impl Engine {
 
     pub(super) fn cancel_group(&mut self, id: GroupUuid, now: MonotonicTime) {
         if let Some(group) = self.owners.groups.get_mut(&id) {
-            group.go_wrong(Error::Cancelled);
+            group.go_wrong(&Error::Cancelled);
             self.feed_group(id, now);
             self.owners.groups.remove(&id);
         }
@@ -85,7 +85,7 @@ impl Engine {
                     let entry = Entry::new(job, group.wanted(), OwnerId::Group(id));
                     self.begin(job, entry, now);
                 }
-                Err(error) => group.go_wrong(error),
+                Err(error) => group.go_wrong(&error),
             }
         }
     }
