@@ -41,7 +41,7 @@ pub fn write(repository: &Path, folder: &Path) -> Result<()> {
         put(folder, &file, &std::fs::read(repository.join(&file))?)?;
     }
     let mut text = summary;
-    for link in links(&text.clone()) {
+    for link in links(&text) {
         text =
             text.replace(&format!("]({link})"), &format!("]({})", from("book/SUMMARY.md", &link).display()));
     }
