@@ -221,8 +221,8 @@ mod tests {
                     if done[replica] || learned + settle > at {
                         continue;
                     }
-                    let shown = written.iter().filter(|(then, _)| then + lag <= at);
-                    let last = shown.last().map(|(then, value)| wake_up(value, then + lag));
+                    let mut shown = written.iter().filter(|(then, _)| then + lag <= at);
+                    let last = shown.next_back().map(|(then, value)| wake_up(value, then + lag));
                     match version(*learned).due(last.as_ref(), MonotonicTime(at)) {
                         Due::Nothing => done[replica] = true,
                         Due::Later(_) => {}

@@ -73,7 +73,11 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = format!("{below}{}", path.file_name().unwrap().to_str().unwrap());
-            if path.is_dir() { names(&path, &format!("{name}/"), found) } else { drop(found.insert(name)) }
+            if path.is_dir() {
+                names(&path, &format!("{name}/"), found);
+            } else {
+                found.insert(name);
+            }
         }
     }
 
