@@ -1,7 +1,7 @@
 //! `kubectl fpga pool`: the slots that boards lend to the pool, who has them, and which jobs wait, and why.
 
-mod broker;
-mod json;
+pub(crate) mod broker;
+pub(crate) mod json;
 mod tables;
 
 use crate::connection::ConnectArgs;

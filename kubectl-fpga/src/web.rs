@@ -14,6 +14,7 @@ mod watch;
 
 use crate::connection::ConnectArgs;
 use crate::output::print;
+use crate::pool::broker::BrokerArgs;
 use anyhow::{Context as _, Result};
 use ask::Ask;
 use browser::Door;
@@ -42,18 +43,20 @@ pub struct WebArgs {
     /// Don't open the page in a browser.
     #[arg(long, env = "FPGA_WEB_NO_OPEN")]
     no_open: bool,
+    #[command(flatten)]
+    broker: BrokerArgs,
 }
 
 impl WebArgs {
     /// Serves the page until Ctrl-C.
     ///
     /// # Errors
-    /// No cluster and no extender is configured, or the port is taken.
+    /// No cluster, no extender and no broker is configured, or the port is taken.
     pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
         let watched = match connect.watched_cluster(watch::WATCH_SILENCE).await {
             Ok(cluster) => Some(cluster),
-            // With an extender's address no cluster is needed; the page says what is missing.
-            Err(_) if !connect.extender.is_empty() => None,
+            // With the address of an extender or a broker no cluster is needed; the page says what is missing.
+            Err(_) if !connect.extender.is_empty() || self.broker.is_given() => None,
             Err(problem) => return Err(problem.into()),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
@@ -67,7 +70,8 @@ impl WebArgs {
         let _door = if opens { Door::open(&url) } else { None };
         let shared = Arc::new(Shared::default());
         let _watches = watch::start(connect, watched.as_ref(), &shared);
-        let site = Site::new(guard, shared, Ask::new(connect.clone(), connect.cluster().await));
+        let site =
+            Site::new(guard, shared, Ask::new(connect.clone(), connect.cluster().await, self.broker.clone()));
         tokio::select! {
             () = site.serve(listener) => {}
             stopped = tokio::signal::ctrl_c() => stopped.context("can't take signals")?,

@@ -37,9 +37,9 @@ const TOKEN_SECONDS: i64 = 600;
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Where the broker is, and who asks it.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Broker")]
-pub(super) struct BrokerArgs {
+pub(crate) struct BrokerArgs {
     /// Address of a broker, http://HOST:PORT or https://HOST:PORT; by default its pods are found, and reached by `kubectl
     /// port-forward`.
     #[arg(long, env = "FPGA_BROKER", value_name = "URL")]
@@ -70,11 +70,16 @@ impl BrokerArgs {
     ///
     /// # Errors
     /// There is no broker, none is active, or the active one does not believe the user.
-    pub(super) async fn look(&self, connect: &ConnectArgs) -> Result<v1::Pool> {
+    pub(crate) async fn look(&self, connect: &ConnectArgs) -> Result<v1::Pool> {
         match &self.broker {
             Some(url) => self.look_at(url, connect.time()).await,
             None => self.look_in_cluster(connect).await,
         }
+    }
+
+    /// Whether the address of a broker is given, so that no cluster is needed.
+    pub(crate) fn is_given(&self) -> bool {
+        self.broker.is_some()
     }
 
     async fn look_at(&self, url: &Uri, time: Duration) -> Result<v1::Pool> {

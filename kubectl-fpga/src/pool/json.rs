@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// All that the broker told.
-pub(super) fn pool(pool: &v1::Pool) -> Value {
+pub(crate) fn pool(pool: &v1::Pool) -> Value {
     let v1::Pool { term, classes, boards, tenants, jobs, waiting, groups } = pool;
     let class = |class: &v1::SlotClass| {
         let v1::SlotClass { kind, region, slots, jobs, groups } = class;

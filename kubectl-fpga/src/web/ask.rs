@@ -1,8 +1,10 @@
-//! What a view asks for when it is opened: why a pod went where it did, and the last picks of a function.
+//! What a view asks for while it is open: why a pod went where it did, the last picks of a function, the pool.
 
 use crate::connection::{Cluster, ConnectArgs};
 use crate::explain::{self, explain};
 use crate::part::Part;
+use crate::pool;
+use crate::pool::broker::BrokerArgs;
 use crate::problem::Problem;
 use crate::replicas;
 use crate::route;
@@ -20,6 +22,7 @@ pub struct Ask {
     connect: ConnectArgs,
     /// The cluster, or why there is none.
     cluster: Result<Cluster, Problem>,
+    broker: BrokerArgs,
 }
 
 /// A question.
@@ -36,6 +39,8 @@ enum Question {
         /// `NAMESPACE/NAME`.
         function: String,
     },
+    /// The slots, jobs and goals of the pool.
+    Pool {},
     /// The texts of the reasons why nodes are rejected.
     Reasons {},
 }
@@ -53,8 +58,8 @@ enum Unanswered {
 impl Ask {
     /// Answers by the cluster and the parts that the flags name.
     #[must_use]
-    pub fn new(connect: ConnectArgs, cluster: Result<Cluster, Problem>) -> Self {
-        Self { connect, cluster }
+    pub fn new(connect: ConnectArgs, cluster: Result<Cluster, Problem>, broker: BrokerArgs) -> Self {
+        Self { connect, cluster, broker }
     }
 
     /// The answer to the question in the query of `uri`.
@@ -66,6 +71,7 @@ impl Ask {
         let answered = match question {
             Question::Explain { pod } => self.explain(&pod).await,
             Question::Picks { function } => self.picks(&function).await,
+            Question::Pool {} => self.pool().await,
             Question::Reasons {} => Ok(json(&reasons())),
         };
         answered.unwrap_or_else(Unanswered::into_response)
@@ -79,6 +85,13 @@ impl Ask {
             Ok(explained) => Ok(json(&explained)),
             Err(forgotten) => Err(Unanswered::Unknown(forgotten)),
         }
+    }
+
+    /// What the active broker knows. A user who may not ask it sees why.
+    async fn pool(&self) -> Result<Response, Unanswered> {
+        let found = self.broker.look(&self.connect).await;
+        let found = found.map_err(|error| Unanswered::Unknown(format!("{error:#}")))?;
+        Ok(json(&pool::json::pool(&found)))
     }
 
     async fn picks(&self, function: &str) -> Result<Response, Unanswered> {

@@ -54,6 +54,7 @@ const FILES: &[(&str, File)] = &files![
     "js/views/functions.js": SCRIPT,
     "js/views/node.js": SCRIPT,
     "js/views/pod.js": SCRIPT,
+    "js/views/pool.js": SCRIPT,
 ];
 
 /// The file at a path below the page's address.

@@ -6,6 +6,7 @@ import { functions } from "./views/functions.js";
 import { oneFunction } from "./views/function.js";
 import { decisions } from "./views/decisions.js";
 import { pod } from "./views/pod.js";
+import { pool } from "./views/pool.js";
 
 // Each view makes `{ update(changed), tick() }` of its element and the parts of the address after its name; `stop()` is
 // called when it goes. A tab is a view that has a place at the top.
@@ -16,6 +17,7 @@ const VIEWS = {
   function: { make: oneFunction, of: "functions" },
   decisions: { make: decisions, tab: "Decisions" },
   pod: { make: pod, of: "decisions" },
+  pool: { make: pool, tab: "Pool" },
 };
 
 export const TABS = Object.entries(VIEWS).filter(([, view]) => view.tab).map(([name, view]) => ({ name, title: view.tab }));
