@@ -35,6 +35,7 @@ mod picker;
 mod pool;
 mod pool_live;
 mod quick_start;
+mod pool_in_cluster;
 mod registry;
 mod replicas;
 mod rights;
