@@ -192,6 +192,11 @@ pool-live-model: setup ## The same jobs in the live pool on modelled boards and 
 	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool live-model $(POOL_LIVE_MODEL)
 
+.PHONY: pool-sharing
+pool-sharing: setup ## Two nodes that share their modelled boards against each for itself, live and in fpga-sim (half an hour; POOL_SHARING="--seeds 2 --loads 0.7")
+	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
+	target/release/fpga-bench pool sharing $(POOL_SHARING)
+
 .PHONY: pool-faults
 pool-faults: setup ## The pool under load while its parts are killed, stopped, and cut off, 100 rounds, on Linux with iptables (half an hour; POOL_FAULTS="--rounds 10 --seed 2")
 	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager -p fpga-acc

@@ -8,6 +8,7 @@ mod live_model;
 mod machines;
 mod policy;
 mod report;
+mod sharing;
 mod site;
 mod text;
 
@@ -25,6 +26,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     LiveModel(live_model::Args),
+    Sharing(sharing::Args),
     Faults(faults::Args),
 }
 
@@ -36,6 +38,7 @@ impl Args {
     pub async fn run(self) -> Result<()> {
         match self.command {
             Command::LiveModel(args) => args.run().await,
+            Command::Sharing(args) => args.run().await,
             Command::Faults(args) => args.run().await,
         }
     }

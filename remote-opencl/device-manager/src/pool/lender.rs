@@ -13,7 +13,7 @@ use super::metrics::PoolMetrics;
 use super::processes::LeaseProcesses;
 use super::slot::{LENDER, LentSlot};
 use fpga_board::slots::{SessionId, SlotIndex};
-use fpga_core::units::MonotonicTime;
+use fpga_core::units::{Millis, MonotonicTime};
 use fpga_pool_leases::ids::{ConnectionId, Incarnation, LeaseId};
 use fpga_pool_leases::lease::Endpoint;
 use fpga_pool_leases::manager::{self, Event, Manager};
@@ -80,6 +80,8 @@ struct State {
     last_sessions: Vec<Option<SessionId>>,
     /// Number of loads that run in each slot.
     loads: Vec<usize>,
+    /// Busy time of each slot that is counted and not told yet: less than a millisecond.
+    busy_rests: Vec<Duration>,
     /// When the timer's task wakes.
     wakes_at: Option<MonotonicTime>,
 }
@@ -117,6 +119,7 @@ impl Lender {
             last_broker: 0,
             last_sessions: vec![None; count],
             loads: vec![0; count],
+            busy_rests: vec![Duration::ZERO; count],
             wakes_at: None,
         };
         let first_slot = lending.of_board.get().saturating_sub(lending.slots.get());
@@ -255,6 +258,16 @@ impl Inner {
 }
 
 impl State {
+    /// Busy time in whole milliseconds. What is left counts with the next steps of the slot, so that many short steps
+    /// lose nothing.
+    fn whole_millis(&mut self, slot: SlotIndex, busy: Duration) -> Millis {
+        let Some(rest) = self.busy_rests.get_mut(slot.0 as usize) else { return busy.into() };
+        let all = busy.saturating_add(*rest);
+        let whole = Millis::from(all);
+        *rest = all.saturating_sub(whole.into());
+        whole
+    }
+
     fn statuses(&self) -> Vec<SlotStatus> {
         (0..).map_while(|slot| self.machine.slot(SlotIndex(slot))).collect()
     }

@@ -1,5 +1,8 @@
 //! Slots that are lent to the pool: a scripted broker asks for leases, and clients attach by them.
 
+mod full;
+mod reports;
+
 use crate::harness::{Client, LendStream, Manager, ScriptedBroker, binaries_result, digest_of};
 use crate::{BUSY, INCREASE, ints, scalar};
 use bytes::Bytes;
@@ -7,7 +10,7 @@ use fpga_core::bitstream::Digest;
 use fpga_net::testing::Authority;
 use fpga_net::tls::{HTTP_2, PinnedKey};
 use fpga_pool_leases::ids::LeaseId;
-use fpga_pool_leases::messages::{ManagerToBroker, Refusal, SlotCause, SlotStatus};
+use fpga_pool_leases::messages::{BrokerToManager, ManagerToBroker, Refusal, SlotCause, SlotStatus};
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
@@ -19,7 +22,7 @@ use tonic::Code;
 /// Status of commands after a Yield.
 const LEASE_YIELDS: i32 = -9001;
 
-/// `increase` takes 1 ms for a work item, `lasting` a second for a launch, `endless` an hour, and a bitstream 30 ms.
+/// `increase` takes 1 ms for a work item, `brief` 0.6 ms for a launch, `lasting` a second, `endless` an hour, and a bitstream 30 ms.
 const MODEL: &str = r#"
 board = "a board of the tests"
 reconfiguration = "30ms"
@@ -27,6 +30,10 @@ reconfiguration = "30ms"
 [[kernel]]
 name = "increase"
 items_per_second = 1000
+
+[[kernel]]
+name = "brief"
+launch = "600us"
 
 [[kernel]]
 name = "lasting"
@@ -39,7 +46,7 @@ launch = "1h"
 
 /// The kernels of one bitstream.
 fn source() -> String {
-    let copies = ["lasting", "endless"].map(|name| INCREASE.replace("increase", name));
+    let copies = ["brief", "lasting", "endless"].map(|name| INCREASE.replace("increase", name));
     format!("{INCREASE}\n{BUSY}\n{}", copies.join("\n"))
 }
 
@@ -63,10 +70,18 @@ impl Pool {
     }
 
     async fn start_with(model: &str, args: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let bitstream = bitstream(&source()).await;
+        Self::start_of(&[bitstream], model, args).await
+    }
+
+    /// A pool with these bitstreams, of which the first one is that of [`Self::holder`].
+    async fn start_of(bitstreams: &[Vec<u8>], model: &str, args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("library")).unwrap();
-        std::fs::write(folder.path().join("library/both.bitstream"), &bitstream).unwrap();
+        for (number, bitstream) in bitstreams.iter().enumerate() {
+            let path = folder.path().join(format!("library/number-{number}.bitstream"));
+            std::fs::write(path, bitstream).unwrap();
+        }
         std::fs::write(folder.path().join("model.toml"), MODEL).unwrap();
         let mut broker = ScriptedBroker::start().await;
         let library = folder.path().join("library");
@@ -80,7 +95,7 @@ impl Pool {
         all.extend(args);
         let manager = Manager::start(&all);
         let stream = broker.registered().await;
-        Self { manager, broker, stream, bitstream, _folder: folder }
+        Self { manager, broker, stream, bitstream: bitstreams[0].clone(), _folder: folder }
     }
 
     fn digest(&self) -> Digest {
@@ -89,7 +104,13 @@ impl Pool {
 
     /// A client that holds a slot by a lease.
     async fn holder(&mut self, id: u128, slot: u32) -> Client {
-        let lease = self.stream.lease(id, slot, self.digest());
+        let digest = self.digest();
+        self.holder_of(id, slot, digest).await
+    }
+
+    /// A client that holds a slot by a lease for this bitstream.
+    async fn holder_of(&mut self, id: u128, slot: u32, bitstream: Digest) -> Client {
+        let lease = self.stream.lease(id, slot, bitstream);
         self.stream.prepare(&lease).await;
         let client = Client::with_lease(self.manager.channel().await, id).await.unwrap();
         let report = self.stream.report_of(SlotCause::Attached).await;
@@ -249,7 +270,7 @@ async fn a_bitstream_that_the_manager_lacks_is_refused_and_the_slot_stays_free()
     let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "1"]).await;
     let lease = pool.stream.lease(7, 0, Digest::from_bytes([9; 32]));
     let term = fpga_pool_leases::ids::Term(1);
-    pool.stream.say(fpga_pool_leases::messages::BrokerToManager::Prepare { term, lease }).await;
+    pool.stream.say(BrokerToManager::Prepare { term, lease }).await;
     let refused = ManagerToBroker::Refused { lease: LeaseId(7), why: Refusal::LoadFailed };
     assert_eq!(pool.stream.next().await, refused);
     let report = pool.stream.report().await;

@@ -54,7 +54,8 @@ impl TaskWatch for SlotWatch {
         };
         // A task that held no slot has only moved bytes.
         let actions = u64::from(used.slots > 0);
-        let usage = Usage { bytes: used.bytes, actions, busy: used.held.into() };
+        let busy = state.whole_millis(self.slot, used.held);
+        let usage = Usage { bytes: used.bytes, actions, busy };
         lender.metrics.step(&usage);
         let step = StepNumber(task.0);
         lender.handle(&mut state, Event::StepEnded { slot: self.slot, lease, step, usage });

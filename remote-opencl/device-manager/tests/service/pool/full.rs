@@ -1,0 +1,45 @@
+//! A board that is reconfigured as a whole and lent as a whole.
+
+use super::{Pool, Worker, bitstream};
+use crate::INCREASE;
+use crate::harness::digest_of;
+use fpga_pool_leases::ids::LeaseId;
+use fpga_pool_leases::messages::SlotCause;
+
+const FULL: [&str; 10] = [
+    "--slots",
+    "1",
+    "--pool-slots",
+    "1",
+    "--reconfiguration",
+    "full",
+    "--reconfiguration-time",
+    "1ms",
+    // The manager cannot destroy the contexts of tenant processes.
+    "--isolate",
+    "protocol",
+];
+
+#[tokio::test]
+async fn leases_of_a_board_that_is_reconfigured_as_a_whole_follow_one_another_with_right_results() {
+    let other = INCREASE.replace("increase", "other");
+    let bitstreams = [bitstream(INCREASE).await, bitstream(&other).await];
+    let mut pool = Pool::start_of(&bitstreams, "", &FULL).await;
+    for (id, kernel) in (1..).zip(["increase", "other", "other", "increase"]) {
+        let bitstream = &bitstreams[usize::from(kernel == "other")];
+        let client = pool.holder_of(id, 0, digest_of(bitstream)).await;
+        let mut worker = Worker::new(client, bitstream, kernel).await;
+        for _ in 0..2 {
+            let read = worker.step().await;
+            worker.ends_well(read).await;
+        }
+        if id == 2 {
+            pool.stream.recall(LeaseId(id)).await;
+            worker.client.is_to_yield().await;
+        }
+        drop(worker);
+        let report = pool.stream.report_of(SlotCause::Closed).await;
+        // The bytes of two steps. On such a board the load of a bitstream is a task of the session, and counts as a step.
+        assert_eq!(report.usage.bytes, 80, "{kernel}");
+    }
+}

@@ -1,0 +1,59 @@
+//! What the broker is told of leases while they last, and what becomes of them without a broker.
+
+use super::{Pool, Worker};
+use crate::harness::Client;
+use fpga_core::units::Millis;
+use fpga_pool_leases::ids::GroupUuid;
+use fpga_pool_leases::lease::{Goal, Group, Lease, Work};
+use fpga_pool_leases::messages::SlotCause;
+use std::time::Duration;
+
+impl Pool {
+    /// A client that holds slot 0 for a group.
+    async fn member(&mut self, id: u128) -> Client {
+        let goal = Goal::Throughput { actions_per_hour: 3600 };
+        let work = Work::Group(Group { id: GroupUuid(1), goal, least: 0, most: 1 });
+        let lease = Lease { work, ..self.stream.lease(id, 0, self.digest()) };
+        self.stream.prepare(&lease).await;
+        let client = Client::with_lease(self.manager.channel().await, id).await.unwrap();
+        self.stream.report_of(SlotCause::Attached).await;
+        client
+    }
+}
+
+#[tokio::test]
+async fn many_short_steps_lose_no_busy_time() {
+    let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "1"]).await;
+    let client = pool.holder(7, 0).await;
+    let mut worker = Worker::new(client, &pool.bitstream, "brief").await;
+    let steps = 40;
+    for _ in 0..steps {
+        let read = worker.step().await;
+        worker.ends_well(read).await;
+    }
+    drop(worker);
+    let used = pool.stream.report_of(SlotCause::Closed).await.usage;
+    assert_eq!(used.actions, steps);
+    // A step takes 0.6 ms or more, and usage is told in whole milliseconds.
+    assert!(used.busy >= Millis(24), "{used:?}");
+}
+
+#[tokio::test]
+#[ignore = "takes a minute: without a broker for so long, groups yield"]
+async fn without_a_broker_for_a_minute_a_group_is_asked_to_yield_and_a_run_goes_on() {
+    let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "2"]).await;
+    let mut member = pool.member(7).await;
+    let run = pool.holder(8, 1).await;
+    let mut run = Worker::new(run, &pool.bitstream, "increase").await;
+    drop(pool.broker);
+    drop(pool.stream);
+    // Nobody listens at the broker's address.
+    let early = tokio::time::timeout(Duration::from_secs(58), member.yields_at_last()).await;
+    assert!(early.is_err(), "a group that is asked too early");
+    tokio::time::timeout(Duration::from_secs(10), member.yields_at_last()).await.unwrap();
+    let read = run.step().await;
+    run.ends_well(read).await;
+    drop(member);
+    pool.manager.counts("fpga_device_manager_pool_slots{state=\"free\"} 1").await;
+    pool.manager.counts("fpga_device_manager_pool_slots{state=\"held\"} 1").await;
+}
