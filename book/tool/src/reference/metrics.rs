@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A service, the folders of its sources, and what precedes names where a function gets a registry that has a prefix
-/// already: by file and, where a file has several, by type.
+/// already: by type, or by the beginning of the file's path.
 struct Service {
     name: &'static str,
     folders: &'static [&'static str],
@@ -36,8 +36,7 @@ const SERVICES: [Service; 7] = [
         name: "fpga-device-manager",
         folders: &["remote-opencl/session/src", "remote-opencl/device-manager/src"],
         prefixes: &[
-            ("remote-opencl/session/src/metrics.rs", "fpga_device_manager"),
-            ("remote-opencl/session/src/metrics/tenants.rs", "fpga_device_manager"),
+            ("remote-opencl/session/src/metrics", "fpga_device_manager"),
             ("remote-opencl/device-manager/src/scrape.rs", "fpga_device_manager"),
         ],
     },

@@ -310,10 +310,8 @@ impl Reader<'_> {
         if let Some(prefix) = &self.prefix {
             return Ok(prefix.clone());
         }
-        let said = |of: &str| {
-            self.prefixes.iter().find(|(key, _)| *key == of).map(|(_, prefix)| (*prefix).to_owned())
-        };
-        match said(&self.implementing).or_else(|| said(self.path)) {
+        let is_here = |key: &str| key == self.implementing || self.path.starts_with(key);
+        match self.prefixes.iter().find(|(key, _)| is_here(key)).map(|(_, prefix)| (*prefix).to_owned()) {
             Some(prefix) => Ok(prefix),
             None => {
                 bail!("{}: what precedes {name}? Say so in book/tool/src/reference/metrics.rs", self.path)
