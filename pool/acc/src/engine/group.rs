@@ -297,7 +297,10 @@ impl Owner for Group {
     }
 
     fn lost_slot(&mut self, job: JobUuid, end: &SlotEnd) {
-        self.statistics.send_modify(|statistics| statistics.lost_slots += 1);
+        // A lease that is gone before the job has attached is no slot that the group had.
+        if self.jobs.get(&job).is_some_and(|member| member.has_slot) {
+            self.statistics.send_modify(|statistics| statistics.lost_slots += 1);
+        }
         let SlotEnd::Failed(why) = end else { return };
         let first = self.jobs.get(&job).and_then(|member| member.under_way.first()).copied();
         match first.and_then(|number| self.actions.get_mut(&number).map(|action| (number, action))) {
