@@ -39,7 +39,7 @@ pub struct InvalidOwnRule(String);
 /// Whether a Bitstream counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is one of the library.
+    /// The Bitstream lies in the library's namespace, where no quota holds.
     OfLibrary,
     /// Its namespace has room for it.
     WithinQuota,

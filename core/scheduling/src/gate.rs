@@ -65,9 +65,9 @@ pub struct GateBoard<'b> {
 /// Whether the registry moves pods off a board that another pod wants to have reconfigured as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moves {
-    /// It does.
+    /// The registry moves the pods to other boards first, where it can.
     On,
-    /// It does not.
+    /// Pods stay: a board that others use is not reconfigured.
     Off,
 }
 

@@ -104,7 +104,7 @@ impl Browser {
     /// Waits until an expression is true.
     ///
     /// # Errors
-    /// It is not true in time.
+    /// The expression is not true in time.
     pub async fn wait(&mut self, expression: &str) -> Result<()> {
         let deadline = tokio::time::Instant::now() + LONG;
         // While a page is loaded an expression may find nothing.
@@ -124,7 +124,7 @@ impl Browser {
     /// Waits until a text is on the page, whatever its case is by style.
     ///
     /// # Errors
-    /// It does not appear in time.
+    /// The text does not appear in time.
     pub async fn wait_for_text(&mut self, text: &str) -> Result<()> {
         self.wait(&format!("document.body.textContent.includes({})", json!(text))).await
     }

@@ -57,7 +57,7 @@ pub fn all() -> Result<Vec<PathBuf>> {
 /// The text of a document of the repository.
 ///
 /// # Errors
-/// It can't be read.
+/// The document can't be read.
 pub fn text(document: &Path) -> Result<String> {
     std::fs::read_to_string(repository().join(document)).with_context(|| document.display().to_string())
 }

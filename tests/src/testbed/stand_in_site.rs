@@ -36,11 +36,11 @@ pub struct Answers {
 /// Whether a part answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answering {
-    /// It does.
+    /// With what the site was given.
     Yes,
-    /// It says that the user may not ask.
+    /// 403: the user may not ask.
     Forbidden,
-    /// It fails.
+    /// An error of the server.
     Fails,
 }
 
@@ -76,7 +76,7 @@ impl StandInSite {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let server = tokio::spawn(async move {
-            // It ends with the test.
+            // The server ends with the test, so that an error has no reader.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self { address, shared, server })

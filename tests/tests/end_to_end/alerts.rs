@@ -107,9 +107,9 @@ fn each_alert_of_the_pool_fires_for_its_fault_and_is_silent_without_it() {
     rules.hold(&[
         // One replica grants, then the other one, with a pause of 30 s.
         case("FpgaPoolHasNoBroker", &[(A, "1x20 0x40"), (B, "0x22 1x38")], "10m", None),
-        // Nobody grants any more.
+        // No replica is active any more.
         case("FpgaPoolHasNoBroker", &[(A, "1x20 0x40"), (B, "0x60")], "5m45s", Some(("7m", json!({})))),
-        // Nobody tells of brokers.
+        // There is no broker to scrape.
         case("FpgaPoolHasNoBroker", &[], "45s", Some(("2m", json!({})))),
         case("FpgaPoolSlotsBad", &[(FREE, "4x60")], "10m", None),
         // A minute of probes is no fault.

@@ -70,7 +70,7 @@ pub struct BoardRow {
 pub struct Told<'a> {
     /// The state.
     pub state: &'a NodeState,
-    /// Its age.
+    /// Time since the node told the state.
     pub age_ms: u64,
     /// Slot time used in the window that ends now.
     pub usage_ms: u64,

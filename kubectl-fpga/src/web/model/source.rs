@@ -22,12 +22,12 @@ pub enum Source {
 pub enum State {
     /// Nothing has come yet.
     Connecting,
-    /// It comes.
+    /// The source answers, and the page shows its data.
     Live {
         /// What is left out, and why; empty if nothing is.
         message: String,
     },
-    /// The user may not read it.
+    /// The user may not read the source.
     Forbidden {
         /// The right that is missing, and the command that grants it.
         message: String,
@@ -37,7 +37,7 @@ pub enum State {
         /// How to install it.
         message: String,
     },
-    /// It does not come any more, or not yet.
+    /// The source does not answer any more, or has not answered yet.
     Lost {
         /// What failed.
         message: String,
