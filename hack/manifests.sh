@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Renders the chart (manifests/chart) with the values of manifests/values into manifests/rendered: what `kubectl apply` takes where
-# Helm is not wanted. A test compares them with the chart. Before that, without DIR, it writes the definitions of our resources
-# (registry/api) into the chart.
+# Helm is not wanted, and the dashboards as Grafana imports them. A test compares them with the chart. Before that, without DIR, it
+# writes the definitions of our resources (registry/api) into the chart.
 #
 #   hack/manifests.sh [DIR]    into another folder
 set -euo pipefail
@@ -40,3 +40,10 @@ render cluster-scheduler pocl cluster-scheduler
 render router pocl router
 render registry pocl registry
 render pool pocl pool
+
+# Each dashboard is the one line of JSON in its ConfigMap.
+$helm template kube-fpga manifests/chart --set monitoring.dashboards=true --show-only templates/dashboards/config-maps.yaml |
+    sed -n 's/^  kube-fpga-\([a-z]*\)\.json: |$/\1/p; s/^    {/{/p' |
+    while read -r name && read -r json; do
+        echo "$json" >"$out/dashboard-$name.json"
+    done

@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes our programs and evaluates the chart's rules. `hack/promtool.sh` brings it.
+//! A real Prometheus that scrapes our programs and evaluates the chart's rules, and promtool. `hack/promtool.sh` brings both.
 
 use super::http_client::HttpClient;
 use super::process::{Process, ProcessSpec};
@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const PORT: u16 = 9090;
@@ -34,8 +36,7 @@ impl Prometheus {
         targets: &[String],
         rules: &Value,
     ) -> Result<Self> {
-        let program = repository().join("build/promtool/prometheus");
-        ensure!(program.exists(), "{} is missing. Run `make promtool` (once)", program.display());
+        let program = program("prometheus")?;
         let folder = run_dir.path().join("prometheus");
         std::fs::create_dir_all(&folder).context("can't make Prometheus's folder")?;
         let config = json!({
@@ -78,6 +79,23 @@ impl Prometheus {
     pub async fn kill(&self) {
         self.process.kill().await;
     }
+}
+
+/// Runs promtool in this folder.
+///
+/// # Errors
+/// Promtool is missing, or finds something wrong, which it says.
+pub fn promtool(folder: &Path, arguments: &[&str]) -> Result<()> {
+    let output = Command::new(program("promtool")?).args(arguments).current_dir(folder).output()?;
+    let said = [output.stdout, output.stderr].concat();
+    ensure!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+    Ok(())
+}
+
+fn program(name: &str) -> Result<PathBuf> {
+    let program = repository().join("build/promtool").join(name);
+    ensure!(program.exists(), "{} is missing. Run `make promtool` (once)", program.display());
+    Ok(program)
 }
 
 /// Text as a part of a URL's query.

@@ -1,21 +1,10 @@
 //! The chart's alerts, as Prometheus itself judges them: promtool checks the rules, and evaluates them over made-up series.
 
 use fpga_tests::testbed::helm;
-use fpga_tests::testbed::programs::repository;
+use fpga_tests::testbed::prometheus::promtool;
 use serde_json::{Value, json};
-use std::path::Path;
-use std::process::Command;
 
 const LEASE: &str = r#"kube_lease_renew_time{namespace="kube-fpga",lease="kube-fpga-scheduler"}"#;
-
-/// Runs promtool in this folder.
-fn promtool(folder: &Path, arguments: &[&str]) {
-    let program = repository().join("build/promtool/promtool");
-    assert!(program.exists(), "{} is missing. Run `make promtool` (once)", program.display());
-    let output = Command::new(program).args(arguments).current_dir(folder).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
-}
 
 /// The rules of a `PrometheusRule` of the chart.
 struct Rules(Value);
@@ -70,8 +59,8 @@ impl Rules {
         // YAML takes JSON.
         std::fs::write(folder.path().join("rules.yaml"), self.0.to_string()).unwrap();
         std::fs::write(folder.path().join("tests.yaml"), file.to_string()).unwrap();
-        promtool(folder.path(), &["check", "rules", "rules.yaml"]);
-        promtool(folder.path(), &["test", "rules", "tests.yaml"]);
+        promtool(folder.path(), &["check", "rules", "rules.yaml"]).unwrap();
+        promtool(folder.path(), &["test", "rules", "tests.yaml"]).unwrap();
     }
 }
 

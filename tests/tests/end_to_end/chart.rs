@@ -152,6 +152,7 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
     for (settings, line) in [
         ("certificates.mode=cert-manager".to_owned(), "kind: Certificate"),
         ("monitoring.podMonitors=true".to_owned(), "kind: PodMonitor"),
+        ("monitoring.dashboards=true".to_owned(), "grafana_dashboard: \"1\""),
         ("monitoring.alerts=true".to_owned(), "- alert: FpgaSchedulerHasNoLeader"),
         ("scheduler.qps=70".to_owned(), "burst: 140"),
         ("customResources.libraryNamespace=bitstreams".to_owned(), "value: bitstreams"),

@@ -15,6 +15,7 @@ mod bitstreams;
 mod chart;
 mod cluster_scheduler;
 mod control_plane;
+mod dashboards;
 mod demo;
 mod endpoint_picker;
 mod extender;
