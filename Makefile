@@ -121,8 +121,9 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane helm registry envoy promtool musl gateway-api lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm registry envoy promtool musl gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
+	cargo test -p fpga-tests --test web -- --ignored --skip demo::
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
 	    RUNTIME=intel-fpga cargo test -p fpga-tests --test end_to_end -- full_loop:: functions::; \

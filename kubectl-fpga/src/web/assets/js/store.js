@@ -11,6 +11,8 @@ let tables = empty();
 let arriving = null;
 // Keys of pods by their node; those that wait have none.
 let podsByNode = new Map();
+// Grows whenever nodes or boards come or go.
+let shape = 0;
 const listeners = new Set();
 
 export function rows(table) {
@@ -23,6 +25,11 @@ export function podsOf(node) {
 
 export function waitingPods() {
   return podsOf(null);
+}
+
+// A number that differs from an earlier one if nodes or boards have come or gone since.
+export function shapeOfNodes() {
+  return shape;
 }
 
 // Calls `listener` with the names of the tables that have changed.
@@ -43,17 +50,25 @@ export function apply(message) {
     const before = of.get(key);
     if (row === null) of.delete(key);
     else of.set(key, row);
-    if (table === "pods" && !arriving) move(key, before, row);
+    if (arriving) continue;
+    if (table === "pods") move(key, before, row);
+    if (table === "nodes" && !haveSameBoards(before, row)) shape += 1;
   }
   if (arriving) {
     if (message.more) return;
     tables = arriving;
     arriving = null;
+    shape += 1;
     podsByNode = new Map();
     for (const [key, row] of tables.get("pods")) move(key, undefined, row);
     NAMES.forEach((name) => changed.add(name));
   }
   for (const listener of listeners) listener(changed);
+}
+
+function haveSameBoards(before, now) {
+  if (!before || !now || before.boards.length !== now.boards.length) return false;
+  return now.boards.every((board, at) => board.id === before.boards[at].id);
 }
 
 function move(key, before, now) {

@@ -13,7 +13,7 @@ import { drawWaiting } from "../parts/waiting.js";
 import { drawWhom, whom } from "../parts/whom.js";
 import { to } from "../route.js";
 import { whyEmpty } from "../sources.js";
-import { podsOn, rows } from "../store.js";
+import { podsOn, rows, shapeOfNodes } from "../store.js";
 import { VirtualList } from "../virtual.js";
 import { drawDecisionLine, makeDecisionLine, lastDecisions } from "./decisions.js";
 
@@ -23,7 +23,7 @@ const LARGE_PX = 108;
 const ROOMY = 24;
 const ROOMY_PX = 76;
 const COMPACT_PX = 36;
-// Of more boards the numbers and the mosaic are drawn once a second.
+// Of more nodes only the boards in sight are drawn at each change; what takes a look at all of them is drawn once a second.
 const MANY = 500;
 
 const ORDERS = {
@@ -35,7 +35,9 @@ const ORDERS = {
 export function cluster(root) {
   let order = "Board";
   let wasDrawn = false;
-  let overviewItems = [];
+  let items = [];
+  let shape = -1;
+  let isListOld = false;
   let isOverviewOld = false;
   let wasOverview = false;
   const numbers = figures();
@@ -77,14 +79,15 @@ export function cluster(root) {
   root.append(el("div", "cluster", numbers.element, boards, el("aside", "aside", waiting.element, happening.element, decided.element)));
 
   function drawBoards() {
-    const items = boardsOf(rows("nodes"));
+    shape = shapeOfNodes();
+    isListOld = false;
+    items = boardsOf(rows("nodes"));
     // Boards are in the order of their names; where others are equal it stays.
     if (ORDERS[order]) items.sort(ORDERS[order]);
     const isRoomy = items.length <= ROOMY;
     boards.classList.toggle("large", items.length <= LARGE);
     boards.classList.toggle("compact", !isRoomy);
     overviewBox.hidden = isRoomy;
-    overviewItems = items;
     setText(note, items.length > 0 ? "" : (whyEmpty("nodes") ?? (isFiltered() ? "No board matches the filter." : "No node has a board yet.")));
     note.hidden = items.length > 0;
     if (items.length > 0 && !wasDrawn) {
@@ -94,10 +97,21 @@ export function cluster(root) {
     list.show(items, items.length <= LARGE ? LARGE_PX : isRoomy ? ROOMY_PX : COMPACT_PX);
   }
 
-  // What counts all boards. Of many it is drawn once a second, with the clock.
+  // Which boards are in the list, and in which order, follows from their values only where they are filtered or sorted.
+  function updateBoards(isFilterNew) {
+    const isDue = isFilterNew || shape !== shapeOfNodes() || rows("nodes").size <= MANY;
+    if (isDue) drawBoards();
+    else {
+      isListOld ||= isFiltered() || ORDERS[order] !== null;
+      list.draw();
+    }
+  }
+
+  // What counts all boards.
   function drawOverview() {
     isOverviewOld = false;
-    if (!overviewBox.hidden) drawMosaic(overview, overviewItems);
+    busiest = greatestShare(rows("nodes"));
+    if (!overviewBox.hidden) drawMosaic(overview, items);
     numbers.draw();
     drawWaiting(waiting);
   }
@@ -106,10 +120,10 @@ export function cluster(root) {
     update(changed) {
       const has = (...tables) => changed === null || tables.some((table) => changed.has(table));
       if (has("nodes", "pods", "filter", "sources")) {
-        drawBoards();
+        updateBoards(has("filter", "sources"));
         isOverviewOld = true;
-        if (overviewItems.length <= MANY || !wasOverview || has("filter")) drawOverview();
-        wasOverview = overviewItems.length > 0;
+        if (rows("nodes").size <= MANY || !wasOverview || has("filter")) drawOverview();
+        wasOverview = items.length > 0;
       }
       if (has("moments")) {
         const found = lastMoments(10);
@@ -123,6 +137,7 @@ export function cluster(root) {
       }
     },
     tick() {
+      if (isListOld) drawBoards();
       if (isOverviewOld) drawOverview();
       tickMoments(happening.list);
       for (const item of waiting.list.children) item.tick?.();
@@ -137,18 +152,43 @@ export function cluster(root) {
 // The greatest share of all trends, so that nodes can be compared where all of them do little.
 let busiest = 1;
 
+function greatestShare(nodes) {
+  let greatest = 1;
+  for (const { trend } of nodes.values()) for (const share of trend) greatest = Math.max(greatest, share);
+  return greatest;
+}
+
+// A board of the list, or a node without boards. Its row is looked up when it is drawn, since the list is older; a node that
+// has gone is drawn as it was, until the list is made anew in the next frame.
+class Item {
+  constructor(node, at, board, row) {
+    this.node = node;
+    this.at = at;
+    this.id = board ? `${node}/${board.id}` : node;
+    this.lastRow = row;
+  }
+
+  get row() {
+    this.lastRow = rows("nodes").get(this.node) ?? this.lastRow;
+    return this.lastRow;
+  }
+
+  get board() {
+    return this.row.boards[this.at] ?? null;
+  }
+}
+
 // The boards of all nodes that match the filter; a node without boards has an item of its own.
 function boardsOf(nodes) {
   const items = [];
-  busiest = 1;
   for (const node of sortedNames(nodes)) {
     const row = nodes.get(node);
-    for (const share of row.trend) busiest = Math.max(busiest, share);
-    const texts = (board) => [node, board?.id ?? "", board?.kind ?? "", ...(board?.slots ?? []).filter(Boolean), ...podsOn(node, board?.id).map(([key]) => key)];
-    if (row.boards.length === 0 && matches(() => texts(null))) items.push({ id: node, node, board: null, row, at: 0 });
-    row.boards.forEach((board, at) => {
-      if (matches(() => texts(board))) items.push({ id: `${node}/${board.id}`, node, board, row, at });
-    });
+    const add = (board, at) => {
+      const texts = () => [node, board?.id ?? "", board?.kind ?? "", ...(board?.slots ?? []).filter(Boolean), ...podsOn(node, board?.id).map(([key]) => key)];
+      if (matches(texts)) items.push(new Item(node, at, board, row));
+    };
+    if (row.boards.length === 0) add(null, 0);
+    row.boards.forEach(add);
   }
   return items;
 }
