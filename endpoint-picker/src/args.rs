@@ -19,6 +19,7 @@ use fpga_net::signals::Signals;
 use fpga_net::tls::{HTTP_1, HTTP_2, Reload, ServerFiles, ServerTls};
 use fpga_net::{duration, kube_config, ready_file};
 use fpga_node_stream::server::options::StreamArgs;
+use fpga_traces::args::TraceArgs;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -141,6 +142,8 @@ pub struct Args {
     #[command(flatten)]
     stream: StreamArgs,
     #[command(flatten)]
+    traces: TraceArgs,
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -209,8 +212,14 @@ impl Args {
         }
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
+        let of_pod = self.pod.as_ref().map_or_else(Vec::new, |pod| {
+            let (namespace, name) = pod.parts();
+            vec![("k8s.namespace.name", namespace.to_owned()), ("k8s.pod.name", name.to_owned())]
+        });
+        let tracer = self.traces.tracer("fpga-endpoint-picker", of_pod)?;
+        tracer.register(registry.sub_registry_with_prefix("fpga_picker"));
         let limits = Limits { endpoints: self.endpoints.into(), waiting: self.max_waiting };
-        let picker = Picker::new(limits, metrics);
+        let picker = Picker::traced(limits, metrics, tracer);
         let routing = Routing {
             fixed: self.function.clone(),
             namespace: self.function_namespace.as_str().into(),

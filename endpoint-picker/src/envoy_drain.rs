@@ -31,6 +31,14 @@ pub struct PodName {
     name: String,
 }
 
+impl PodName {
+    /// Namespace and name.
+    #[must_use]
+    pub fn parts(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+}
+
 impl FromStr for PodName {
     type Err = &'static str;
 

@@ -5,6 +5,7 @@
 //! it is. A request is in flight until the response has ended or the exchange is dropped.
 
 mod answers;
+mod request_span;
 
 use crate::ext_proc::processing_request::Request as Said;
 use crate::ext_proc::{BodySendMode, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse};
@@ -15,8 +16,10 @@ use crate::picker::{Picked, Picker, Ticket};
 use crate::routing::Routing;
 use crate::state::Refusal;
 use answers::Direction;
+use fpga_traces::context::TraceContext;
 use prost_types::Value;
 use prost_types::value::Kind;
+use request_span::RequestSpan;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +49,8 @@ pub struct Exchange {
     picker: Arc<Picker>,
     routing: Arc<Routing>,
     ticket: Option<Ticket>,
+    /// What is told of the request in its trace, if it has one.
+    span: Option<RequestSpan>,
     bodies: Bodies,
     phase: Phase,
 }
@@ -111,7 +116,7 @@ impl Exchange {
     /// An exchange about a request whose headers are still to come.
     #[must_use]
     pub fn new(picker: Arc<Picker>, routing: Arc<Routing>) -> Self {
-        Self { picker, routing, ticket: None, bodies: Bodies::default(), phase: Phase::Begins }
+        Self { picker, routing, ticket: None, span: None, bodies: Bodies::default(), phase: Phase::Begins }
     }
 
     /// Longest time until the next message; `None` if a request takes as long as it takes.
@@ -167,21 +172,27 @@ impl Exchange {
             Said::ResponseHeaders(headers) => {
                 self.served(metadata_context.as_ref());
                 if headers.end_of_stream {
-                    self.ticket = None;
+                    self.end();
                 }
                 Reply::Answer(Box::new(answers::response_headers()))
             }
             Said::ResponseBody(body) => {
                 if body.end_of_stream {
-                    self.ticket = None;
+                    self.end();
                 }
                 Reply::Answer(Box::new(self.body(Direction::Response, body)))
             }
             Said::ResponseTrailers(_) => {
-                self.ticket = None;
+                self.end();
                 Reply::Answer(Box::new(answers::trailers(Direction::Response)))
             }
         })
+    }
+
+    /// The response has ended.
+    fn end(&mut self) {
+        self.ticket = None;
+        self.span = None;
     }
 
     fn body(&self, direction: Direction, body: HttpBody) -> ProcessingResponse {
@@ -198,7 +209,7 @@ impl Exchange {
         metadata: Option<&Metadata>,
         is_configured: bool,
     ) -> Result<Reply, Malformed> {
-        let Headers { path, authority } = match Headers::read(&headers.headers) {
+        let Headers { path, authority, traceparent, tracestate } = match Headers::read(&headers.headers) {
             Ok(headers) => headers,
             Err(InvalidHeaders::Malformed) => return Err(Malformed::Headers),
             Err(error @ InvalidHeaders::TooMany) => {
@@ -213,10 +224,21 @@ impl Exchange {
         };
         let function = self.routing.function(path.unwrap_or_default(), authority.unwrap_or_default());
         let subset = subset(metadata);
-        Ok(match self.picker.pick(function.as_ref(), subset.as_ref()) {
-            Ok(Picked { endpoints, board, ticket }) => {
+        // A malformed context counts as none.
+        let context =
+            traceparent.and_then(|parent| TraceContext::parse(parent, tracestate.unwrap_or_default()).ok());
+        let begun = context.and_then(|context| RequestSpan::begin(&self.picker.tracer, context));
+        let picked = self.picker.pick(function.as_ref(), subset.as_ref());
+        self.span = begun.map(|span| span.decided(function.as_ref(), &picked));
+        Ok(match picked {
+            Ok(Picked { endpoints, board, ticket, .. }) => {
                 self.ticket = Some(ticket);
-                Reply::Answer(Box::new(answers::destination(&endpoints, board.as_deref())))
+                let traceparent = self.span.as_ref().map(RequestSpan::traceparent);
+                Reply::Answer(Box::new(answers::destination(
+                    &endpoints,
+                    board.as_deref(),
+                    traceparent.as_deref(),
+                )))
             }
             Err(error) => Reply::Last(Box::new(refusal(error, function.as_ref()))),
         })
@@ -226,6 +248,9 @@ impl Exchange {
         let served = field(metadata, LB_NAMESPACE, SERVED).and_then(text).and_then(|text| text.parse().ok());
         if let (Some(ticket), Some(served)) = (&mut self.ticket, served) {
             ticket.served_by(served);
+        }
+        if let (Some(span), Some(served)) = (&mut self.span, served) {
+            span.served_by(served);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The headers of a request, read from the gateway's message one by one and without copies: clients decide how many
 //! there are.
 
+use fpga_traces::context::{TRACEPARENT, TRACESTATE};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 /// Most headers of a request; Envoy lets 100 pass by default.
@@ -15,13 +16,17 @@ const KEY: u32 = 1;
 const VALUE: u32 = 2;
 const RAW_VALUE: u32 = 3;
 
-/// The headers that name a function.
+/// The headers that name a function, and those of its trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Headers<'m> {
     /// `:path`
     pub path: Option<&'m str>,
     /// `:authority`, or else `host`.
     pub authority: Option<&'m str>,
+    /// `traceparent`; `None` also if there are several, which the standard takes for none.
+    pub traceparent: Option<&'m [u8]>,
+    /// The first `tracestate`.
+    pub tracestate: Option<&'m [u8]>,
 }
 
 /// The headers can't be taken.
@@ -43,6 +48,7 @@ impl<'m> Headers<'m> {
     pub fn read(map: &'m [u8]) -> Result<Self, InvalidHeaders> {
         let mut headers = Self::default();
         let mut host = None;
+        let mut traceparents = 0_usize;
         for (number, field) in Fields(map).enumerate() {
             let (tag, header) = field?;
             if number >= MAX_HEADERS {
@@ -52,6 +58,18 @@ impl<'m> Headers<'m> {
                 continue;
             }
             let Header { key, value } = Header::read(header)?;
+            let trace = match key {
+                key if key.eq_ignore_ascii_case(TRACEPARENT.as_bytes()) => {
+                    traceparents += 1;
+                    Some(&mut headers.traceparent)
+                }
+                key if key.eq_ignore_ascii_case(TRACESTATE.as_bytes()) => Some(&mut headers.tracestate),
+                _ => None,
+            };
+            if let Some(place) = trace {
+                *place = place.or(Some(value));
+                continue;
+            }
             let place = match key {
                 key if key.eq_ignore_ascii_case(b":path") => &mut headers.path,
                 key if key.eq_ignore_ascii_case(b":authority") => &mut headers.authority,
@@ -63,6 +81,7 @@ impl<'m> Headers<'m> {
             }
         }
         headers.authority = headers.authority.or(host);
+        headers.traceparent = headers.traceparent.filter(|_| traceparents == 1);
         Ok(headers)
     }
 }
@@ -149,12 +168,26 @@ mod tests {
             header(":PATH", "/other", ""),
         ]);
         let found = Headers::read(&map).unwrap();
-        assert_eq!(found, Headers { path: Some("/function/a"), authority: Some("h") });
+        assert_eq!(found, Headers { path: Some("/function/a"), authority: Some("h"), ..Headers::default() });
         let map = encoded(vec![header("host", "h", ""), header(":authority", "", "a")]);
         assert_eq!(Headers::read(&map).unwrap().authority, Some("a"));
         assert_eq!(Headers::read(&[]), Ok(Headers::default()));
         let long = encoded(vec![header(":path", &"x".repeat(MAX_NAME_BYTES + 1), "")]);
         assert_eq!(Headers::read(&long).unwrap().path, None, "no name is so long");
+    }
+
+    #[test]
+    fn the_trace_is_found_unless_the_client_names_two() {
+        let one = vec![
+            header("TraceParent", "", "a"),
+            header("tracestate", "b", ""),
+            header("tracestate", "c", ""),
+        ];
+        let map = encoded(one.clone());
+        let found = Headers::read(&map).unwrap();
+        assert_eq!((found.traceparent, found.tracestate), (Some(&b"a"[..]), Some(&b"b"[..])));
+        let two = encoded([one, vec![header("traceparent", "", "a")]].concat());
+        assert_eq!(Headers::read(&two).unwrap().traceparent, None);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 
 use crate::function::FunctionName;
 use crate::metrics::Metrics;
-use crate::state::{Assignment, Census, Choice, Refusal, Request, State};
+use crate::state::{Assignment, Basis, Census, Choice, Refusal, Request, State};
 use fpga_core::units::MonotonicTime;
+use fpga_traces::tracer::Tracer;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -35,6 +36,8 @@ pub struct Picker {
     limits: Limits,
     /// The picker's metrics.
     pub metrics: Metrics,
+    /// Takes the spans of requests.
+    pub tracer: Tracer,
     started: Instant,
     synced: AtomicBool,
     ending: AtomicBool,
@@ -48,6 +51,8 @@ pub struct Picked {
     pub endpoints: Vec<SocketAddr>,
     /// Id of the board that the first endpoint should use, if it has several.
     pub board: Option<Arc<str>>,
+    /// What the choice is based on.
+    pub basis: Basis,
     /// The request in flight.
     pub ticket: Ticket,
 }
@@ -63,10 +68,17 @@ impl Picker {
     /// A picker that knows nothing yet.
     #[must_use]
     pub fn new(limits: Limits, metrics: Metrics) -> Arc<Self> {
+        Self::traced(limits, metrics, Tracer::off())
+    }
+
+    /// A picker that knows nothing yet, and records the spans of requests.
+    #[must_use]
+    pub fn traced(limits: Limits, metrics: Metrics, tracer: Tracer) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
             limits,
             metrics,
+            tracer,
             started: Instant::now(),
             synced: AtomicBool::new(false),
             ending: AtomicBool::new(false),
@@ -136,8 +148,8 @@ impl Picker {
             Err(Refusal::NotReady)
         };
         self.metrics.picked(&chosen, begun.elapsed());
-        let Choice { assignment, endpoints, board, .. } = chosen?;
-        Ok(Picked { endpoints, board, ticket: Ticket { picker: Arc::clone(self), assignment } })
+        let Choice { assignment, endpoints, board, basis, .. } = chosen?;
+        Ok(Picked { endpoints, board, basis, ticket: Ticket { picker: Arc::clone(self), assignment } })
     }
 
     /// Numbers for metrics.

@@ -8,6 +8,7 @@ use crate::ext_proc::{
     HeadersResponse, HttpBody, HttpStatus, ImmediateResponse, ProcessingResponse, StreamedBodyResponse,
     TrailersResponse,
 };
+use fpga_traces::context::TRACEPARENT;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use std::net::SocketAddr;
@@ -37,12 +38,17 @@ fn set(name: &str, value: &str) -> HeaderValueOption {
     HeaderValueOption { header: Some(header), append_action: OVERWRITE }
 }
 
-/// The endpoints to try, in order, as header and as metadata, and the board that the first one should use, if it has
-/// several.
-pub fn destination(endpoints: &[SocketAddr], board: Option<&str>) -> ProcessingResponse {
+/// The endpoints to try, in order, as header and as metadata, the board that the first one should use, if it has
+/// several, and the trace that the replica is to go on with, if it is not the client's.
+pub fn destination(
+    endpoints: &[SocketAddr],
+    board: Option<&str>,
+    traceparent: Option<&str>,
+) -> ProcessingResponse {
     let list = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let board = board.map(|board| set(BOARD, board));
-    let set_headers = std::iter::once(set(DESTINATION, &list)).chain(board).collect();
+    let traceparent = traceparent.map(|traceparent| set(TRACEPARENT, traceparent));
+    let set_headers = std::iter::once(set(DESTINATION, &list)).chain(board).chain(traceparent).collect();
     let mutation = HeaderMutation { set_headers, ..HeaderMutation::default() };
     let common = CommonResponse { header_mutation: Some(mutation), ..CommonResponse::default() };
     let value = |kind| Value { kind: Some(kind) };

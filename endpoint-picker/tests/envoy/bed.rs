@@ -19,6 +19,7 @@ use fpga_endpoint_picker::service::Service;
 use fpga_endpoint_picker::state::Seen;
 use fpga_net::testing::{envoy_config, envoy_ext_proc, envoy_program};
 use fpga_node_stream::server::receiver::Taken;
+use fpga_traces::tracer::Tracer;
 use futures::StreamExt as _;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -72,7 +73,7 @@ fn bind() -> (std::net::TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A replica: answers with the request's body and its own name in a header.
+/// A replica: answers with the request's body, and with its own name, the path, and the trace in headers.
 pub struct Server {
     pub address: SocketAddr,
     pub server: Killable,
@@ -83,7 +84,10 @@ impl Server {
         let (listener, address) = bind();
         let echo = |State(name): State<&'static str>, request: Request<Body>| async move {
             let path = request.uri().to_string();
-            ([("x-replica", name.to_owned()), ("x-path", path)], request.into_body())
+            let sent = request.headers().get("traceparent").map(|value| value.to_str().unwrap().to_owned());
+            let told =
+                [("x-replica", name.to_owned()), ("x-path", path), ("x-trace", sent.unwrap_or_default())];
+            (told, request.into_body())
         };
         let router = Router::new().fallback(any(echo)).with_state(name);
         let serve = async {
@@ -104,8 +108,12 @@ pub struct Served {
 
 impl Served {
     pub fn start(replicas: &[&Server]) -> Self {
+        Self::start_traced(replicas, Tracer::off())
+    }
+
+    pub fn start_traced(replicas: &[&Server], tracer: Tracer) -> Self {
         let limits = Limits { endpoints: 3, waiting: 1_000 };
-        let picker = Picker::new(limits, Metrics::register(&mut Registry::default()));
+        let picker = Picker::traced(limits, Metrics::register(&mut Registry::default()), tracer);
         set_replicas(&picker, "echo", replicas);
         picker.with(|state, now| {
             for index in 0..replicas.len() {

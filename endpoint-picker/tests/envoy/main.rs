@@ -7,3 +7,4 @@ mod bed;
 mod replicas;
 mod requests;
 mod several_pickers;
+mod traces;

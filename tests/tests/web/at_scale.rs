@@ -122,10 +122,7 @@ async fn five_thousand_nodes_are_drawn_found_and_followed_by_keyboard() {
     assert_eq!(count("updatesOfOneFrame"), 1, "changes that come together are drawn together: {work}");
     assert!(count("rows") < 80, "only boards in sight are drawn: {work}");
     let seconds = began.elapsed().as_secs() + 1;
-    assert!(
-        count("overviews") <= seconds,
-        "all boards are looked at once a second, for {seconds} s: {work}"
-    );
+    assert!(count("overviews") <= seconds, "all boards are looked at once a second, for {seconds} s: {work}");
 
     browser.press("/").await.unwrap();
     for letter in "node-4321".chars() {

@@ -40,7 +40,11 @@ const SERVICES: [Service; 7] = [
             ("remote-opencl/device-manager/src/scrape.rs", "fpga_device_manager"),
         ],
     },
-    Service { name: "fpga-endpoint-picker", folders: &["endpoint-picker/src"], prefixes: &[] },
+    Service {
+        name: "fpga-endpoint-picker",
+        folders: &["endpoint-picker/src", "traces/src"],
+        prefixes: &[("traces/src/exporter.rs", "fpga_picker")],
+    },
     Service {
         name: "fpga-registry",
         folders: &["registry/src"],
