@@ -1,6 +1,7 @@
 //! Bounds of messages and of their fields. The broker checks what managers and clients send, and they check what the
 //! broker sends.
 
+use fpga_core::units::Millis;
 use std::time::Duration;
 
 /// Version of the protocol.
@@ -31,6 +32,8 @@ pub const MAX_ADDRESS_BYTES: usize = 253 + 6;
 pub const MAX_SOCKET_BYTES: usize = 107;
 /// Maximum length of a text for people, in bytes. The sender cuts what is longer.
 pub const MAX_TEXT_BYTES: usize = 512;
+/// Shortest time between two reports of a lease's usage. A broker that asks for a shorter one gets this one.
+pub const MIN_USAGE_INTERVAL: Millis = Millis(10);
 /// Time that the other side has to connect, and to send its Hello and its Register.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without traffic on a connection after which an HTTP/2 ping checks whether the other side lives.

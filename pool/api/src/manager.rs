@@ -3,10 +3,11 @@
 use crate::enums::{refusal, refusal_parts};
 use crate::hello::Hello;
 use crate::lease::digest;
-use crate::limits::{MAX_NAME_BYTES, MAX_SLOTS};
+use crate::limits::{MAX_NAME_BYTES, MAX_SLOTS, MIN_USAGE_INTERVAL};
 use crate::wire::{id, id_bytes, name, optional_name, present};
 use crate::{Malformed, v1};
 use fpga_core::bitstream::Digest;
+use fpga_core::units::Millis;
 use fpga_pool_leases::ids::{Incarnation, LeaseId, Term};
 use fpga_pool_leases::messages::{BrokerToManager, ManagerToBroker, SlotStatus};
 use std::sync::Arc;
@@ -135,8 +136,11 @@ impl TryFrom<v1::ToManager> for BrokerToManager {
     fn try_from(message: v1::ToManager) -> Result<Self, Malformed> {
         use v1::to_manager::Kind;
         match present(message.kind, "ToManager.kind")? {
-            Kind::Prepare(v1::Prepare { term, lease }) => {
-                Ok(Self::Prepare { term: Term(term), lease: present(lease, "Prepare.lease")?.try_into()? })
+            Kind::Prepare(v1::Prepare { term, lease, usage_every_ms }) => {
+                let lease = present(lease, "Prepare.lease")?.try_into()?;
+                let usage_every = (usage_every_ms > 0).then(|| Millis(usage_every_ms.into()));
+                let usage_every = usage_every.map(|every| every.max(MIN_USAGE_INTERVAL));
+                Ok(Self::Prepare { term: Term(term), lease, usage_every })
             }
             Kind::Recall(lease) => Ok(Self::Recall { lease: read_lease_ref(&lease)? }),
         }
@@ -147,8 +151,10 @@ impl From<BrokerToManager> for v1::ToManager {
     fn from(message: BrokerToManager) -> Self {
         use v1::to_manager::Kind;
         let kind = match message {
-            BrokerToManager::Prepare { term, lease } => {
-                Kind::Prepare(v1::Prepare { term: term.0, lease: Some(lease.into()) })
+            BrokerToManager::Prepare { term, lease, usage_every } => {
+                let millis = |every: Millis| u32::try_from(every.0).unwrap_or(u32::MAX);
+                let usage_every_ms = usage_every.map_or(0, millis);
+                Kind::Prepare(v1::Prepare { term: term.0, lease: Some(lease.into()), usage_every_ms })
             }
             BrokerToManager::Recall { lease } => Kind::Recall(lease_ref(lease)),
         };

@@ -28,7 +28,7 @@ use fpga_board::slots::SlotIndex;
 use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, JobId, NodeIndex, SlotClass, TenantId};
 use fpga_cluster::shared_pool::{Actions, SharedPool, Slot};
 use fpga_core::bitstream::Digest;
-use fpga_core::units::{Moment, MonotonicTime, WallTime};
+use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_pool_leases::ids::{JobUuid, ManagerId};
 use fpga_pool_leases::lease::Usage;
 use fpga_pool_leases::messages::CancelCause;
@@ -63,6 +63,8 @@ pub enum Decision {
         slot: SlotId,
         /// The bitstream that the job's accelerator has for the slot.
         digest: Digest,
+        /// Time between two reports of what the lease has used; `None`: the policy needs none.
+        usage_every: Option<Millis>,
     },
     /// The lease that a slot has is to end.
     Recall(SlotId),
@@ -289,7 +291,10 @@ impl Policy {
         job.stage = Stage::Granted;
         self.held.insert(uuid);
         self.pool.set_resident(place, Some(job.accelerator));
-        self.decisions.push(Decision::Grant { job: uuid, slot: slot.id, digest });
+        // Jobs are counted when their leases end, groups are controlled while theirs last.
+        let is_group = matches!(slot.holder, Holder::Group { .. });
+        let usage_every = is_group.then(|| self.settings.usage_interval());
+        self.decisions.push(Decision::Grant { job: uuid, slot: slot.id, digest, usage_every });
         Some(())
     }
 
@@ -300,6 +305,13 @@ impl Policy {
             slot.recall = Recall::Due;
             self.decisions.push(Decision::Recall(slot.id));
         }
+    }
+
+    /// Whether the end of a slot's lease is still to be asked for. A change of the slot repeats a decision that has not
+    /// been carried out.
+    pub fn is_recall_due(&self, id: SlotId) -> bool {
+        let slot = self.places.get(&id).and_then(|place| self.slots.get(place));
+        slot.is_some_and(|slot| slot.recall == Recall::Due)
     }
 
     /// The recall of a slot's lease was asked for.

@@ -247,7 +247,9 @@ impl Manager {
 
     fn broker(&mut self, message: BrokerToManager, now: MonotonicTime, actions: &mut Vec<Action>) {
         match message {
-            BrokerToManager::Prepare { term, lease } => self.prepare(term, lease, now, actions),
+            BrokerToManager::Prepare { term, lease, usage_every } => {
+                self.prepare(term, lease, usage_every, now, actions);
+            }
             BrokerToManager::Recall { lease } => {
                 let longest_step = self.config.longest_step;
                 self.each_slot(actions, |slot, effects| slot.recall(lease, longest_step, now, effects));
@@ -255,7 +257,14 @@ impl Manager {
         }
     }
 
-    fn prepare(&mut self, term: Term, lease: Lease, now: MonotonicTime, actions: &mut Vec<Action>) {
+    fn prepare(
+        &mut self,
+        term: Term,
+        lease: Lease,
+        usage_every: Option<Millis>,
+        now: MonotonicTime,
+        actions: &mut Vec<Action>,
+    ) {
         let (id, slot) = (lease.id, lease.slot);
         if self.rules.hold(Rule::LaterTermsWin) && term < self.max_term {
             let why = Refusal::OldTerm { max_term: self.max_term };
@@ -268,7 +277,7 @@ impl Manager {
         } else if self.slots.get(slot.0 as usize).is_none() {
             self.refuse(id, slot, Refusal::NoSuchSlot, actions);
         } else {
-            self.on_slot(slot, actions, |slot, effects| slot.prepare(lease, now, effects));
+            self.on_slot(slot, actions, |slot, effects| slot.prepare(lease, usage_every, now, effects));
         }
     }
 

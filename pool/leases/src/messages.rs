@@ -5,6 +5,7 @@
 use crate::ids::{Attempt, Incarnation, JobUuid, LeaseId, StepNumber, Term};
 use crate::lease::{Endpoint, Lease, Ticket, Usage, Wanted};
 use fpga_board::slots::SlotIndex;
+use fpga_core::units::Millis;
 
 /// From a manager to the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,6 +46,8 @@ pub enum BrokerToManager {
         term: Term,
         /// The lease.
         lease: Lease,
+        /// Time between two reports of what the lease has used while it is held; `None`: no such reports.
+        usage_every: Option<Millis>,
     },
     /// Asks for the end of a lease: its client finishes the current step.
     Recall {

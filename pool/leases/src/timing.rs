@@ -12,8 +12,6 @@ pub const LOAD: Millis = Millis::from_secs(30);
 pub const SILENT: Millis = Millis::from_secs(5);
 /// Manager: time without a task after which the broker is told that a lease is idle.
 pub const IDLE: Millis = Millis::from_secs(1);
-/// Manager: least time between two reports of what a group's lease has used. The broker judges groups by that.
-pub const USAGE: Millis = Millis(200);
 /// Manager: time for a client to give the slot up after a Yield, beyond the longest step.
 pub const YIELD_SLACK: Millis = Millis::from_secs(1);
 /// Manager: time for the tasks of an ended lease to end. Then the slot is bad.

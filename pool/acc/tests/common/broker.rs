@@ -280,7 +280,8 @@ impl State {
                     digest: self.bitstreams[&*want.wanted.accelerator],
                     work: want.wanted.work,
                 };
-                let prepare = BrokerToManager::Prepare { term: Term(1), lease: lease.clone() };
+                let prepare =
+                    BrokerToManager::Prepare { term: Term(1), lease: lease.clone(), usage_every: None };
                 let _ = manager.to.send(Ok(prepare.into()));
                 *slot = Slot::Preparing(client, Box::new(want), lease);
             }

@@ -105,8 +105,10 @@ fn encode(message: FromManager) -> v1::FromManager {
 
 fn to_manager() -> impl Strategy<Value = BrokerToManager> {
     prop_oneof![
-        (any::<u64>(), lease())
-            .prop_map(|(term, lease)| BrokerToManager::Prepare { term: Term(term), lease }),
+        (any::<u64>(), lease(), prop::option::of(10..=u32::MAX)).prop_map(|(term, lease, every)| {
+            let usage_every = every.map(|every| Millis(every.into()));
+            BrokerToManager::Prepare { term: Term(term), lease, usage_every }
+        }),
         any::<u128>().prop_map(|id| BrokerToManager::Recall { lease: LeaseId(id) }),
     ]
 }

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a file of tenants, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
+/// Number of reports of a lease's usage in a period.
+const REPORTS_PER_PERIOD: u64 = 5;
+
 /// Settings of the policy.
 #[derive(Debug, Clone)]
 pub struct PolicySettings {
@@ -89,6 +92,12 @@ struct Entry {
 }
 
 impl PolicySettings {
+    /// Time between two reports of what the lease of a group has used: what is not told yet at the end of a period is a
+    /// small part of it.
+    pub(super) fn usage_interval(&self) -> Millis {
+        Millis(self.period.0 / REPORTS_PER_PERIOD)
+    }
+
     pub(super) fn parameters(&self) -> Parameters {
         let Self { jobs, most_waiting, goals, rules, .. } = self;
         Parameters { jobs: jobs.clone(), most_waiting: *most_waiting, goals: *goals, rules: *rules }

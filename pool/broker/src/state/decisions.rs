@@ -3,7 +3,7 @@
 use super::{Granted, Output, State};
 use crate::policy::{Decision, SlotId};
 use fpga_core::bitstream::Digest;
-use fpga_core::units::Moment;
+use fpga_core::units::{Millis, Moment};
 use fpga_pool_api::client::{Cancelled, ToClient};
 use fpga_pool_leases::broker::{Action, Grant, GrantError};
 use fpga_pool_leases::ids::JobUuid;
@@ -25,9 +25,13 @@ impl State {
             }
             for decision in decisions {
                 match decision {
-                    Decision::Grant { job, slot, digest } => todo.extend(self.grant(job, slot, digest, now)),
+                    Decision::Grant { job, slot, digest, usage_every } => {
+                        todo.extend(self.grant(job, slot, digest, usage_every, now));
+                    }
                     Decision::Recall(slot) => {
-                        if let Some(recall) = self.broker.recall(slot.manager, slot.slot) {
+                        if self.policy.is_recall_due(slot)
+                            && let Some(recall) = self.broker.recall(slot.manager, slot.slot)
+                        {
                             self.policy.recalled(slot);
                             self.metrics.recalls.inc();
                             todo.push_back(recall);
@@ -41,9 +45,16 @@ impl State {
         }
     }
 
-    fn grant(&mut self, job: JobUuid, slot: SlotId, digest: Digest, now: Moment) -> Vec<Action> {
+    fn grant(
+        &mut self,
+        job: JobUuid,
+        slot: SlotId,
+        digest: Digest,
+        usage_every: Option<Millis>,
+        now: Moment,
+    ) -> Vec<Action> {
         let lease = (self.new_lease_id)();
-        let grant = Grant { job, manager: slot.manager, slot: slot.slot, digest, lease };
+        let grant = Grant { job, manager: slot.manager, slot: slot.slot, digest, lease, usage_every };
         match self.broker.grant(&grant, now.now) {
             Ok(actions) => {
                 self.metrics.grants.inc();

@@ -23,8 +23,9 @@ impl State {
             }
             Notice::Waiting(job) => {
                 // It was granted a slot whose lease was refused, or came when the client was gone: the slot is not its
-                // own any more.
-                if let Some(granted) = self.granted.remove(&job) {
+                // own any more. While the lease is prepared the slot is its own, however often it asks.
+                let is_preparing = self.broker.job(job).is_some_and(|job| job.preparing.is_some());
+                if !is_preparing && let Some(granted) = self.granted.remove(&job) {
                     self.follow(granted.slot, None, now);
                 }
                 self.wait(job, now);

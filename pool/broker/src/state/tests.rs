@@ -1,3 +1,5 @@
+mod moves;
+
 use super::*;
 use crate::policy::TenantSettings;
 use fpga_board::slots::SlotIndex;
@@ -8,12 +10,10 @@ use fpga_cluster::qos::rules::GoalRules;
 use fpga_core::units::WallTime;
 use fpga_pool_api::manager::{Board, LentSlot};
 use fpga_pool_api::v1;
-use fpga_pool_leases::broker::SlotRecord;
 use fpga_pool_leases::ids::{Attempt, GroupUuid, Incarnation};
 use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Wanted, Work};
 use fpga_pool_leases::messages::{Activity, Refusal, SlotCause, SlotReport, SlotStatus};
 use prometheus_client::registry::Registry;
-use proptest::prelude::*;
 
 const CLIENT: ConnectionId = ConnectionId(1000);
 
@@ -98,6 +98,15 @@ impl Bench {
         let seq = self.seqs.entry(manager).or_default();
         let (why, usage) = (SlotCause::Unchanged, Usage { bytes: 5, actions: 1, busy: Millis(1) });
         let report = SlotReport { seq: *seq, slot, status, why, usage };
+        *seq += 1;
+        self.manager(manager, ManagerToBroker::Slot(report))
+    }
+
+    /// A manager tells what a held lease has used.
+    fn report_usage(&mut self, manager: u64, lease: &Lease, usage: Usage) -> Vec<Output> {
+        let seq = self.seqs.entry(manager).or_default();
+        let status = SlotStatus::Held(lease.clone(), Activity::Busy);
+        let report = SlotReport { seq: *seq, slot: lease.slot, status, why: SlotCause::Used, usage };
         *seq += 1;
         self.manager(manager, ManagerToBroker::Slot(report))
     }
@@ -215,6 +224,42 @@ fn a_group_gets_idle_slots_and_gives_them_back_for_a_job_that_waits() {
 }
 
 #[test]
+fn a_group_whose_leases_never_pause_is_controlled_by_what_managers_report_meanwhile() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free; 4]);
+    let goal = Goal::Throughput { actions_per_hour: 3600 };
+    let group = Group { id: GroupUuid(9), goal, least: 0, most: 4 };
+    let mut asked = Vec::new();
+    for job in 1..=4 {
+        asked.extend(bench.want(job, "aes", Work::Group(group)));
+    }
+    let every = |output: &Output| match output {
+        Output::ToManager(_, BrokerToManager::Prepare { usage_every, .. }) => Some(*usage_every),
+        _ => None,
+    };
+    assert_eq!(asked.iter().filter_map(every).collect::<Vec<_>>(), [Some(Millis::from_secs(1)); 4]);
+    let leases = prepares(&asked);
+    for (manager, lease) in &leases {
+        bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
+        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+    }
+    // Each slot does ten actions a second, and the goal is one: one slot is enough.
+    let mut recalled = 0;
+    for second in 1..=5 {
+        for (manager, lease) in &leases {
+            let busy = Millis::from_secs(second);
+            bench.report_usage(*manager, lease, Usage { bytes: 10 * second, actions: 10 * second, busy });
+        }
+        recalled += recalls(&bench.pass(Millis::from_secs(1)));
+    }
+    assert_eq!(recalled, 3, "each lease is recalled once");
+    let (manager, last) = leases.last().unwrap();
+    bench.report(*manager, last.slot, SlotStatus::Free);
+    let of_a_job = bench.run(20);
+    assert_eq!(of_a_job.iter().filter_map(every).collect::<Vec<_>>(), [None], "jobs are not controlled");
+}
+
+#[test]
 fn a_job_whose_lease_came_while_its_client_was_gone_waits_again() {
     let mut bench = Bench::new("");
     bench.register(1, vec![SlotStatus::Free]);
@@ -225,6 +270,18 @@ fn a_job_whose_lease_came_while_its_client_was_gone_waits_again() {
     assert_eq!(prepares(&bench.run(1)), [], "the slot is not free yet");
     let again = prepares(&bench.report(manager, lease.slot, SlotStatus::Free));
     assert_eq!(again.iter().map(|(_, lease)| lease.job).collect::<Vec<_>>(), [JobUuid(1)]);
+}
+
+#[test]
+fn a_client_that_asks_again_while_its_lease_is_prepared_gets_the_offer() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free; 2]);
+    let (manager, lease) = prepares(&bench.run(1)).remove(0);
+    bench.input(Input::ClientClosed(CLIENT));
+    assert_eq!(prepares(&bench.run(1)), [], "it has a lease");
+    let prepared = bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id });
+    let is_offer = |output: &&Output| matches!(output, Output::ToClient(CLIENT, ToClient::Offer(_)));
+    assert_eq!(prepared.iter().filter(is_offer).count(), 1, "{prepared:?}");
 }
 
 #[test]
@@ -243,114 +300,4 @@ fn a_broker_that_takes_over_counts_the_leases_that_managers_tell() {
     assert_eq!(prepares(&bench.run(1)), [], "the tenant has its one slot");
     let granted = prepares(&bench.report(1, held.slot, SlotStatus::Free));
     assert_eq!(granted.len(), 1);
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Move {
-    Register(u64),
-    Close(u64),
-    Want(u128, bool),
-    Cancel(u128),
-    ClientClosed,
-    Answer(usize, bool),
-    Step(usize, u8),
-    Pass(u64),
-}
-
-fn any_move() -> impl Strategy<Value = Move> {
-    prop_oneof![
-        (0_u64..3).prop_map(Move::Register),
-        (0_u64..3).prop_map(Move::Close),
-        (0_u128..12, any::<bool>()).prop_map(|(job, group)| Move::Want(job, group)),
-        (0_u128..12, any::<bool>()).prop_map(|(job, group)| Move::Want(job, group)),
-        (0_u128..12).prop_map(Move::Cancel),
-        Just(Move::ClientClosed),
-        (0_usize..8, any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
-        (0_usize..8, any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
-        (0_usize..8, 0_u8..5).prop_map(|(which, to)| Move::Step(which, to)),
-        (0_usize..8, 0_u8..5).prop_map(|(which, to)| Move::Step(which, to)),
-        (0_u64..4000).prop_map(Move::Pass),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-    #[test]
-    fn no_slot_idles_while_a_job_waits_and_no_slot_is_granted_twice(
-        moves in prop::collection::vec(any_move(), 1..80),
-    ) {
-        // Without guaranteed slots: groups have no slot while a job waits.
-        let mut bench = Bench::new("");
-        // Leases as their managers have them: asked for, and held.
-        let (mut asked, mut held): (Leases, Leases) = Default::default();
-        for step in moves {
-            let outputs = match step {
-                Move::Register(manager) => {
-                    asked.retain(|(of, _)| *of != manager);
-                    let slots = (0..2).map(|slot| {
-                        let lease = held.iter().find(|(of, lease)| *of == manager && lease.slot.0 == slot);
-                        lease.map_or(SlotStatus::Free, |(_, lease)| SlotStatus::Held(lease.clone(), Activity::Busy))
-                    });
-                    let slots = slots.collect();
-                    bench.register(manager, slots)
-                }
-                Move::Close(manager) => {
-                    asked.retain(|(of, _)| *of != manager);
-                    bench.input(Input::ManagerClosed(ConnectionId(manager)))
-                }
-                Move::Want(job, false) => bench.run(job),
-                Move::Want(job, true) => {
-                    let goal = Goal::Deadline { actions: 100, within: Millis(5_000) };
-                    let group = Group { id: GroupUuid(job / 4), goal, least: 0, most: 3 };
-                    bench.want(job, "aes", Work::Group(group))
-                }
-                Move::Cancel(job) => {
-                    let client = Client { tenant: Tenant::new("a"), home: None };
-                    bench.input(Input::Cancel(CLIENT, client, JobUuid(job)))
-                }
-                Move::ClientClosed => bench.input(Input::ClientClosed(CLIENT)),
-                Move::Answer(which, yes) if which < asked.len() => {
-                    let (manager, lease) = asked.remove(which);
-                    if yes {
-                        held.push((manager, lease.clone()));
-                        bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id })
-                    } else {
-                        let refused = ManagerToBroker::Refused { lease: lease.id, why: Refusal::LoadFailed };
-                        let mut outputs = bench.manager(manager, refused);
-                        outputs.extend(bench.report(manager, lease.slot, SlotStatus::Free));
-                        outputs
-                    }
-                }
-                Move::Step(which, to) if which < held.len() => {
-                    let (manager, lease) = held[which].clone();
-                    let status = match to {
-                        0 => SlotStatus::Held(lease.clone(), Activity::Idle),
-                        1 => SlotStatus::Held(lease.clone(), Activity::Busy),
-                        2 => SlotStatus::Draining(lease.clone()),
-                        _ => {
-                            held.remove(which);
-                            SlotStatus::Free
-                        }
-                    };
-                    bench.report(manager, lease.slot, status)
-                }
-                Move::Pass(time) => bench.pass(Millis(time)),
-                Move::Answer(..) | Move::Step(..) => Vec::new(),
-            };
-            for (manager, lease) in prepares(&outputs) {
-                let has = |(of, other): &(u64, Lease)| *of == manager && other.slot == lease.slot;
-                prop_assert!(!asked.iter().any(has) && !held.iter().any(has), "granted twice: {lease:?}");
-                asked.push((manager, lease));
-            }
-            let runs = bench.state.broker.jobs().filter(|job| {
-                job.connection.is_some() && job.preparing.is_none() && matches!(job.wanted.work, Work::Run { .. })
-            });
-            let runs = runs.count();
-            let free = bench.state.broker.slots().filter(|(.., record)| matches!(record, SlotRecord::Free));
-            let free = free.count();
-            prop_assert!(runs == 0 || free == 0, "{runs} jobs wait while {free} slots are free, after {step:?}");
-        }
-        bench.input(Input::LeaseLost);
-        prop_assert!(bench.state.jobs.is_empty() && bench.state.granted.is_empty());
-    }
 }

@@ -26,7 +26,7 @@ impl Broker {
     /// [`GrantError`]; the broker is unchanged then.
     pub fn grant(&mut self, grant: &Grant, now: MonotonicTime) -> Result<Vec<Action>, GrantError> {
         let (connection, term, lease) = self.prepare(grant, now)?;
-        let prepare = BrokerToManager::Prepare { term, lease: lease.clone() };
+        let prepare = BrokerToManager::Prepare { term, lease: lease.clone(), usage_every: grant.usage_every };
         let mut actions = vec![Action::ToManager(connection, prepare)];
         if !self.rules.hold(Rule::OfferAfterPrepared) {
             actions.extend(self.offer(grant.manager, grant.job, grant.lease));

@@ -6,7 +6,7 @@ use crate::messages::{BrokerToClient, BrokerToManager, ClientToBroker, ManagerTo
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
-use fpga_core::units::WallTime;
+use fpga_core::units::{Millis, WallTime};
 
 /// What happens to a broker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -110,6 +110,8 @@ pub struct Grant {
     pub digest: Digest,
     /// An id for the lease: 128 random bits.
     pub lease: LeaseId,
+    /// Time between two reports of what the lease has used while it is held; `None`: no such reports.
+    pub usage_every: Option<Millis>,
 }
 
 /// Why a decision can't be carried out. It changes nothing then.

@@ -99,7 +99,7 @@ impl Bench {
 
     fn grant(&mut self, id: u128) -> Result<Vec<Action>, GrantError> {
         let digest = Digest::from_bytes([1; 32]);
-        let grant = Grant { job: JOB, manager: A, slot: SLOT, digest, lease: LeaseId(id) };
+        let grant = Grant { job: JOB, manager: A, slot: SLOT, digest, lease: LeaseId(id), usage_every: None };
         self.broker.grant(&grant, self.now.now)
     }
 
@@ -119,7 +119,7 @@ fn not_free() -> Result<Vec<Action>, GrantError> {
 #[test]
 fn a_granted_lease_is_prepared_first_and_offered_then() {
     let mut bench = Bench::ready();
-    let prepare = BrokerToManager::Prepare { term: Term(4), lease: lease(1) };
+    let prepare = BrokerToManager::Prepare { term: Term(4), lease: lease(1), usage_every: None };
     assert_eq!(bench.grant(1), Ok(vec![Action::ToManager(OF_A, prepare)]));
     assert_eq!(bench.grant(2), Err(GrantError::NotWaiting(JOB)));
     let offer = BrokerToClient::Offer { job: JOB, lease: LeaseId(1), endpoint: endpoint() };

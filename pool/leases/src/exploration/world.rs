@@ -185,7 +185,10 @@ impl World {
 
     /// A grant to a job; the lease's id is still to be chosen.
     pub(super) fn grant_of(&self, job: JobUuid) -> Grant {
-        Grant { job, manager: MANAGER, slot: SLOT, digest: Digest::from_bytes([1; 32]), lease: LeaseId(0) }
+        let (digest, lease) = (Digest::from_bytes([1; 32]), LeaseId(0));
+        // The search stands still: each step's end is told.
+        let usage_every = Some(Millis(0));
+        Grant { job, manager: MANAGER, slot: SLOT, digest, lease, usage_every }
     }
 
     /// The present moment of a broker: first arrivals that are asked for after different faults differ.

@@ -1,16 +1,18 @@
 //! One lent slot.
 
 mod ending;
+mod meter;
 
 use super::event::Outcome;
 use super::load_health::{LoadHealth, Verdict};
 use crate::ids::{ConnectionId, LeaseId, StepNumber};
-use crate::lease::{Lease, Usage, Work};
+use crate::lease::{Lease, Usage};
 use crate::messages::{Activity, ManagerToClient, Refusal, SlotCause, SlotStatus};
 use crate::rules::{Rule, Rules};
 use crate::timing;
 use fpga_core::bitstream::Digest;
-use fpga_core::units::MonotonicTime;
+use fpga_core::units::{Millis, MonotonicTime};
+use meter::{Due, Meter};
 
 /// Number of steps of a lease that may be under way. A client that sends more breaks the protocol.
 const MAX_STEPS: u32 = 1024;
@@ -65,7 +67,7 @@ pub(super) struct Slot {
     health: LoadHealth,
     last_ended: Option<LeaseId>,
     /// What the present or last lease has used.
-    usage: Usage,
+    meter: Meter,
     rules: Rules,
 }
 
@@ -93,8 +95,6 @@ struct Holding {
     idleness: Idleness,
     /// When the slot is taken away; `None` before a Yield.
     yield_by: Option<MonotonicTime>,
-    /// When the broker was told last what the lease has used.
-    usage_told_at: MonotonicTime,
     /// Number of steps under way.
     running: u32,
 }
@@ -121,8 +121,8 @@ enum Probe {
 
 impl Slot {
     pub(super) fn new(rules: Rules) -> Self {
-        let (health, usage) = (LoadHealth::default(), Usage::default());
-        Self { state: State::Free, health, last_ended: None, usage, rules }
+        let (health, meter) = (LoadHealth::default(), Meter::default());
+        Self { state: State::Free, health, last_ended: None, meter, rules }
     }
 
     pub(super) fn status(&self) -> SlotStatus {
@@ -139,7 +139,7 @@ impl Slot {
     }
 
     pub(super) fn usage(&self) -> Usage {
-        self.usage
+        self.meter.used()
     }
 
     pub(super) fn is_loading(&self) -> bool {
@@ -180,7 +180,13 @@ impl Slot {
     }
 
     /// Takes a Prepare of the present broker for this life of the manager.
-    pub(super) fn prepare(&mut self, lease: Lease, now: MonotonicTime, effects: &mut Vec<Effect>) {
+    pub(super) fn prepare(
+        &mut self,
+        lease: Lease,
+        usage_every: Option<Millis>,
+        now: MonotonicTime,
+        effects: &mut Vec<Effect>,
+    ) {
         let may_take = match &self.state {
             State::Free => Ok(()),
             State::Reserved { lease: held, load } if held.id == lease.id => {
@@ -212,7 +218,7 @@ impl Slot {
             return;
         }
         effects.push(Effect::Load(lease.id, lease.digest));
-        self.usage = Usage::default();
+        self.meter = Meter::new(usage_every, now);
         self.state = State::Reserved { lease, load: Load::Running { until: now + timing::LOAD } };
     }
 
@@ -267,7 +273,6 @@ impl Slot {
             silent_at: now + timing::SILENT,
             idleness: Idleness::Idle { tell_at: now + timing::IDLE },
             yield_by: None,
-            usage_told_at: now,
             running: 0,
         });
         effects.push(Effect::ToClient(connection, ManagerToClient::Attached { lease: id }));
@@ -317,20 +322,19 @@ impl Slot {
     ) {
         match &mut self.state {
             State::Held(held) if held.lease.id == id => {
-                self.usage.add(used);
+                let report = self.meter.count(used, now);
                 held.running = held.running.saturating_sub(1);
                 if held.running == 0 {
                     held.idleness = Idleness::Idle { tell_at: now + timing::IDLE };
                 }
                 effects
                     .push(Effect::ToClient(held.connection, ManagerToClient::StepDone { lease: id, step }));
-                if matches!(held.lease.work, Work::Group(_)) && held.usage_told_at + timing::USAGE <= now {
-                    held.usage_told_at = now;
+                if report == Due::Yes {
                     effects.push(Effect::Report(SlotCause::Used));
                 }
             }
             State::Draining { lease, running, .. } if lease.id == id => {
-                self.usage.add(used);
+                self.meter.count(used, now);
                 *running = running.saturating_sub(1);
                 self.end_of_drain(effects);
             }

@@ -10,6 +10,8 @@ const CLIENT: ConnectionId = ConnectionId(100);
 const STEP: Millis = Millis::from_secs(1);
 const SLOT: SlotIndex = SlotIndex(0);
 const LIFE: Incarnation = Incarnation(7);
+/// What the broker says of the usage of leases.
+const EVERY: Option<Millis> = Some(Millis(100));
 
 /// A manager with one slot and its clock.
 struct Bench {
@@ -57,7 +59,7 @@ impl Bench {
     }
 
     fn prepare(&mut self, term: u64, lease: Lease) -> Vec<Action> {
-        self.broker(BrokerToManager::Prepare { term: Term(term), lease })
+        self.broker(BrokerToManager::Prepare { term: Term(term), lease, usage_every: EVERY })
     }
 
     fn loaded(&mut self, id: u128, outcome: Outcome) -> Vec<Action> {
@@ -149,25 +151,6 @@ fn a_lease_goes_from_prepare_over_attach_and_steps_to_release() {
 }
 
 #[test]
-fn the_broker_is_told_a_few_times_a_second_what_a_group_has_used_and_not_what_a_run_has() {
-    let used = |lease: Lease| {
-        let mut bench = Bench::new();
-        let id = lease.id.0;
-        bench.hold(lease);
-        let mut told = Vec::new();
-        for number in 0..5 {
-            bench.step(id, number);
-            bench.pass(Millis(100));
-            let ended = bench.step_ended(id, number);
-            told.extend(report(&ended).map(|report| (report.why, report.usage.actions)));
-        }
-        told
-    };
-    assert_eq!(used(group(1)), [(SlotCause::Used, 2), (SlotCause::Used, 4)]);
-    assert_eq!(used(lease(1)), []);
-}
-
-#[test]
 fn a_prepare_is_refused_by_term_incarnation_slot_state_and_end() {
     let mut bench = Bench::new();
     bench.hold(lease(1));
@@ -212,7 +195,7 @@ fn nothing_is_registered_before_the_children_of_the_former_life_are_reaped() {
     let (mut manager, _) = Manager::new(config, Rules::default());
     let now = MonotonicTime::START;
     assert_eq!(manager.handle(Event::BrokerConnected(BROKER), now), []);
-    let prepare = BrokerToManager::Prepare { term: Term(1), lease: lease(1) };
+    let prepare = BrokerToManager::Prepare { term: Term(1), lease: lease(1), usage_every: EVERY };
     assert_eq!(manager.handle(Event::Broker(BROKER, prepare), now), []);
     let registered = manager.handle(Event::ChildrenReaped, now);
     assert!(matches!(registered[..], [Action::ToBroker(ManagerToBroker::Register { .. })]));
@@ -314,6 +297,41 @@ fn the_broker_is_told_once_that_a_lease_is_idle_and_again_when_it_is_not() {
 }
 
 #[test]
+fn the_broker_hears_in_intervals_what_a_lease_has_used_that_never_pauses() {
+    let mut bench = Bench::new();
+    bench.hold(group(1));
+    let (mut told, mut used) = (Vec::new(), Usage::default());
+    // A client that always has a step under way: 30 steps of 30 ms.
+    bench.step(1, 0);
+    for step in 1..=30 {
+        bench.step(1, step);
+        bench.pass(Millis(30));
+        used.add(Usage { bytes: 5, actions: 1, busy: Millis(3) });
+        let actions = bench.step_ended(1, step - 1);
+        if let Some(report) = report(&actions) {
+            assert_eq!((report.why, report.usage), (SlotCause::Used, used));
+            assert!(matches!(report.status, SlotStatus::Held(_, Activity::Busy)));
+            told.push(step);
+        }
+    }
+    // The first end of a step at 100 ms or later, and so on.
+    assert_eq!(told, [4, 8, 12, 16, 20, 24, 28]);
+}
+
+#[test]
+fn a_broker_that_asks_for_no_usage_hears_of_it_with_changes_only() {
+    let mut bench = Bench::new();
+    bench.broker(BrokerToManager::Prepare { term: Term(1), lease: lease(1), usage_every: None });
+    bench.loaded(1, Outcome::Done);
+    bench.attach(1);
+    bench.step(1, 0);
+    bench.pass(Millis::from_secs(4));
+    assert_eq!(report(&bench.step_ended(1, 0)), None);
+    let released = bench.client(CLIENT, ClientToManager::Release { lease: LeaseId(1) });
+    assert_eq!(report(&released).unwrap().usage.actions, 1);
+}
+
+#[test]
 fn without_a_broker_groups_yield_after_a_minute_and_runs_go_on() {
     for (held, yields) in [(lease(1), false), (group(1), true)] {
         let mut bench = Bench::new();
@@ -376,6 +394,7 @@ fn reports_are_numbered_from_0_in_each_connection() {
             let recall = BrokerToManager::Prepare {
                 term: Term(0),
                 lease: Lease { slot: SLOT, incarnation: Incarnation(0), ..lease(1) },
+                usage_every: EVERY,
             };
             let actions = bench.event(Event::Broker(connection, recall));
             assert_eq!(report(&actions).unwrap().seq, seq);

@@ -141,7 +141,8 @@ impl Bench {
             Move::Grants(job, manager, slot) => {
                 self.leases += 1;
                 let digest = Digest::from_bytes([1; 32]);
-                let grant = Grant { job, manager, slot, digest, lease: LeaseId(self.leases) };
+                let grant =
+                    Grant { job, manager, slot, digest, lease: LeaseId(self.leases), usage_every: None };
                 self.broker.grant(&grant, now.now).unwrap_or_default()
             }
             Move::Recalls(manager, slot) => self.broker.recall(manager, slot).into_iter().collect(),
@@ -165,7 +166,7 @@ impl Bench {
         }
         let digest = Digest::from_bytes([1; 32]);
         let (slot, lease) = (SlotIndex(0), LeaseId(u128::MAX));
-        let grant = Grant { job: HONEST_JOB, manager: HONEST, slot, digest, lease };
+        let grant = Grant { job: HONEST_JOB, manager: HONEST, slot, digest, lease, usage_every: None };
         assert_eq!(self.broker.can_grant(&grant, self.now.now), Ok(()));
         assert!(self.broker.jobs().count() <= LIMITS.jobs);
         assert!(self.broker.slots().count() <= LIMITS.managers * LIMITS.slots_per_manager);
@@ -329,7 +330,7 @@ fn what_a_manager_says_of_anothers_leases_changes_nothing() {
     let mut bench = Bench::new(Term(5));
     bench.play(free());
     let (slot, lease, digest) = (SlotIndex(0), LeaseId(50), Digest::from_bytes([1; 32]));
-    let grant = Grant { job: HONEST_JOB, manager: HONEST, slot, digest, lease };
+    let grant = Grant { job: HONEST_JOB, manager: HONEST, slot, digest, lease, usage_every: None };
     bench.broker.grant(&grant, bench.now.now).unwrap();
     let before = bench.broker.clone();
     for message in [

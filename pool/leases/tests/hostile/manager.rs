@@ -78,7 +78,10 @@ impl Bench {
         for event in [
             Event::ChildrenReaped,
             Event::BrokerConnected(ConnectionId(0)),
-            Event::Broker(ConnectionId(0), BrokerToManager::Prepare { term: Term(1), lease: run(0, 0) }),
+            Event::Broker(
+                ConnectionId(0),
+                BrokerToManager::Prepare { term: Term(1), lease: run(0, 0), usage_every: None },
+            ),
             Event::Loaded { slot, lease, outcome: Outcome::Done },
             Event::Client(HONEST_CLIENT, ClientToManager::Attach { lease }),
         ] {
@@ -111,7 +114,9 @@ impl Bench {
 
     fn play(&mut self, what: Move) {
         match what {
-            Move::Prepare(term, lease) => self.broker(BrokerToManager::Prepare { term, lease }),
+            Move::Prepare(term, lease) => {
+                self.broker(BrokerToManager::Prepare { term, lease, usage_every: Some(Millis(0)) });
+            }
             Move::Recall(lease) => self.broker(BrokerToManager::Recall { lease }),
             Move::Client(connection, message) => {
                 self.event(Event::Client(connection, message));

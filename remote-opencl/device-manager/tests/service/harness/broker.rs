@@ -140,7 +140,7 @@ impl LendStream {
 
     /// Asks for a lease, and waits until its bitstream is loaded.
     pub async fn prepare(&mut self, lease: &Lease) {
-        self.say(BrokerToManager::Prepare { term: Term(1), lease: lease.clone() }).await;
+        self.say(BrokerToManager::Prepare { term: Term(1), lease: lease.clone(), usage_every: None }).await;
         assert_eq!(self.next().await, ManagerToBroker::Prepared { lease: lease.id });
     }
 
