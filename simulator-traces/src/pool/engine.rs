@@ -3,11 +3,16 @@
 //! The clock counts nanoseconds. Between two events all rates are constant, so the loop steps from event to event.
 //! Every run checks its invariants: Little's law, bytes in and out, capacities, the order of events.
 
+mod in_turn;
+
+pub use in_turn::EngineOrder;
+
 use super::sharing::{Sharing, Use};
 use crate::error::ScenarioError;
 use fpga_cluster::pool::policy::PoolPolicy;
 use fpga_cluster::pool::state::{Pool, PoolError};
 use fpga_cluster::pool::{Bytes, Grant, Job, JobId, NodeIndex, Place};
+use in_turn::EnginesInTurn;
 use std::time::Duration;
 
 /// The simulated machines.
@@ -36,6 +41,8 @@ pub enum Transfer {
     Chunks {
         /// Bytes of input in a chunk.
         bytes: f64,
+        /// How a board's DMA engine serves the chunks of several jobs.
+        engine: EngineOrder,
     },
 }
 
@@ -80,6 +87,8 @@ struct Flow {
     later: f64,
     rate: f64,
     ends: u64,
+    /// End of the current stage, if it is settled: the engine serves the chunks in turn.
+    settled: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +113,7 @@ struct Engine<'a> {
     in_system: u64,
     sharing: Sharing,
     rates: Vec<f64>,
+    engines: EnginesInTurn,
 }
 
 /// Runs `jobs`, which are in the order of their arrival, under `policy`. Records are in the same order.
@@ -131,6 +141,7 @@ pub fn simulate(
         in_system: 0,
         sharing: Sharing::default(),
         rates: Vec::new(),
+        engines: EnginesInTurn::of_nodes(nodes),
     };
     engine.run()?;
     engine.records()
@@ -253,6 +264,7 @@ impl Engine<'_> {
             later: job.size.0 as f64,
             rate: 0.0,
             ends: u64::MAX,
+            settled: None,
         };
         flow.enter(flow.first_stage(self.cluster), self.cluster);
         self.flows.push(flow);
@@ -261,12 +273,26 @@ impl Engine<'_> {
 
     /// Computes the rates of all flows and the ends of their stages.
     fn share(&mut self) -> Result<(), ScenarioError> {
+        let mut most = self.cluster.slot;
+        if self.cluster.transfer.engine() == EngineOrder::InTurn {
+            // The slots' speed counts where chunks are processed, and not on their way there and back.
+            most = f64::INFINITY;
+            for flow in self.flows.iter_mut().filter(|flow| flow.stage == Stage::Process) {
+                let engines = &mut self.engines;
+                let settle = || engines.serve(flow.node, flow.chunk, self.now, self.cluster);
+                flow.settled = Some(flow.settled.unwrap_or_else(settle));
+            }
+        }
         let uses = self.flows.iter().map(|flow| flow.uses.as_slice());
-        self.sharing.rates(&self.capacity, uses, self.cluster.slot, &mut self.rates);
+        self.sharing.rates(&self.capacity, uses, most, &mut self.rates);
         let mut load = vec![0.0; self.capacity.len()];
         for (flow, rate) in self.flows.iter_mut().zip(&self.rates) {
             flow.rate = *rate;
             flow.ends = self.now + whole_nanos((flow.left / rate * 1e9).max(0.0));
+            if let Some(ends) = flow.settled {
+                flow.ends = ends;
+                flow.rate = flow.left / (ends.saturating_sub(self.now).max(1) as f64 / 1e9);
+            }
             for crossed in &flow.uses {
                 load[crossed.port] += rate * crossed.weight;
             }
@@ -324,7 +350,7 @@ impl Flow {
         if stage == self.first_stage(cluster) {
             self.chunk = match cluster.transfer {
                 Transfer::Pipelined => self.later,
-                Transfer::Chunks { bytes } => bytes.min(self.later),
+                Transfer::Chunks { bytes, .. } => bytes.min(self.later),
             };
             self.later -= self.chunk;
         }
@@ -334,10 +360,12 @@ impl Flow {
         let (home_in, home_out) = (home, nodes + home);
         let one = |port: usize| Use { port, weight: 1.0 };
         self.stage = stage;
+        self.settled = None;
         self.left = self.chunk;
         self.uses.clear();
         match stage {
             Stage::There => self.uses.extend([home_out, node_in].map(one)),
+            Stage::Process if cluster.transfer.engine() == EngineOrder::InTurn => {}
             Stage::Process => self.uses.push(one(node_dma)),
             Stage::Back => {
                 self.uses.extend([node_out, home_in].map(one));

@@ -33,8 +33,10 @@ pub struct ClusterOptions {
 pub enum TransferName {
     /// All ways at the same time, as a pipeline.
     Pipelined,
-    /// In chunks, one after the other.
+    /// In chunks, one after the other. Jobs that use the same DMA engine share it max-min fair.
     Chunks,
+    /// In chunks, one after the other. A DMA engine serves the chunks of several jobs one after the other as well.
+    ChunksInTurn,
 }
 
 /// `[jobs]`: the simulated jobs.

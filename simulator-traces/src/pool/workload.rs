@@ -1,7 +1,7 @@
 //! The simulated machines and jobs that a scenario describes.
 
 use super::Scenario;
-use super::engine::{Arrival, Cluster, Transfer};
+use super::engine::{Arrival, Cluster, EngineOrder, Transfer};
 use super::options::{ClusterOptions, JobOptions, Senders, SizesName, TransferName};
 use crate::error::ScenarioError;
 use crate::random::Random;
@@ -30,9 +30,16 @@ impl Scenario {
                 "speeds and chunks of `cluster` must be above 0, `output_share` 0 to 1000",
             ));
         }
+        if self.cluster.transfer == TransferName::Chunks && slot_gbyte != 0.0 {
+            return Err(ScenarioError::invalid(
+                "`transfer = \"chunks\"` knows no speed of a slot: leave `slot_gbyte` at 0, or take \"chunks-in-turn\"",
+            ));
+        }
+        let chunks = |engine| Transfer::Chunks { bytes: (chunk_mb * 1_048_576.0).max(1.0), engine };
         let transfer = match self.cluster.transfer {
             TransferName::Pipelined => Transfer::Pipelined,
-            TransferName::Chunks => Transfer::Chunks { bytes: (chunk_mb * 1_048_576.0).max(1.0) },
+            TransferName::Chunks => chunks(EngineOrder::Shared),
+            TransferName::ChunksInTurn => chunks(EngineOrder::InTurn),
         };
         Ok(Cluster {
             slots: (0..nodes).map(|node| if node < boards { slots } else { 0 }).collect(),

@@ -48,26 +48,53 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-fn goal_row(name: PolicyName, index: usize, job: &Job, run: &Run) -> (Vec<String>, bool) {
-    let came = job.at.as_secs_f64();
-    let mut row = vec![name.to_string(), (index + 1).to_string()];
-    row.push(match job.goal {
+/// What became of a job and its goal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reached {
+    /// When the job ended, in seconds.
+    pub end: f64,
+    /// Actions per second from its arrival to its end.
+    pub mean: f64,
+    /// The lowest throughput over 5 successive whole seconds; `None` if the job took less.
+    pub least: Option<f64>,
+    /// Whether its deadline was met, or its mean throughput reached the goal.
+    pub is_met: bool,
+}
+
+impl Reached {
+    /// What became of the job with this index; `None` if it was rejected.
+    #[must_use]
+    pub fn of(index: usize, job: &Job, run: &Run) -> Option<Self> {
+        let came = job.at.as_secs_f64();
+        let end = run.ends.get(index).copied().flatten()?;
+        let mean = job.actions as f64 / (end - came).max(1e-9);
+        let is_met = match job.goal {
+            Goal::Deadline { at, .. } => end <= at.as_secs_f64(),
+            Goal::Throughput(rate) => mean >= rate.per_second(),
+        };
+        Some(Self { end, mean, least: least_window(index, came, end, run), is_met })
+    }
+}
+
+/// A goal as people write it.
+#[must_use]
+pub fn goal_text(goal: Goal) -> String {
+    match goal {
         Goal::Deadline { at, .. } => format!("by {} s", at.as_secs_f64()),
         Goal::Throughput(rate) => format!("{}/s", rate.per_second()),
-    });
-    let Some(end) = run.ends.get(index).copied().flatten() else {
+    }
+}
+
+fn goal_row(name: PolicyName, index: usize, job: &Job, run: &Run) -> (Vec<String>, bool) {
+    let mut row = vec![name.to_string(), (index + 1).to_string(), goal_text(job.goal)];
+    let Some(Reached { end, mean, least, is_met }) = Reached::of(index, job, run) else {
         row.extend(["rejected", "-", "-", "no"].map(str::to_owned));
         return (row, false);
     };
-    let mean = job.actions as f64 / (end - came).max(1e-9);
-    let met = match job.goal {
-        Goal::Deadline { at, .. } => end <= at.as_secs_f64(),
-        Goal::Throughput(rate) => mean >= rate.per_second(),
-    };
     row.extend([format!("{end:.1}"), format!("{mean:.1}")]);
-    row.push(least_window(index, came, end, run).map_or("-".to_owned(), |rate| format!("{rate:.1}")));
-    row.push(if met { "yes" } else { "no" }.to_owned());
-    (row, met)
+    row.push(least.map_or("-".to_owned(), |rate| format!("{rate:.1}")));
+    row.push(if is_met { "yes" } else { "no" }.to_owned());
+    (row, is_met)
 }
 
 /// The lowest throughput of a job over [`WINDOW`] successive whole seconds between its arrival and its end.

@@ -21,6 +21,10 @@ fn cluster(slots: &[u32]) -> Cluster {
     }
 }
 
+fn chunks(bytes: f64, engine: EngineOrder) -> Transfer {
+    Transfer::Chunks { bytes, engine }
+}
+
 fn arrival(seconds: u64, home: u32, size: u64) -> Arrival {
     Arrival { at: seconds * 1_000_000_000, home: NodeIndex(home), size: Bytes(size) }
 }
@@ -43,12 +47,36 @@ fn a_tiny_cluster_worked_by_hand() {
 
 #[test]
 fn chunks_go_there_are_processed_and_come_back_one_by_one() {
-    let cluster = Cluster { transfer: Transfer::Chunks { bytes: 100.0 }, ..cluster(&[1, 0]) };
+    let cluster = Cluster { transfer: chunks(100.0, EngineOrder::Shared), ..cluster(&[1, 0]) };
     // Each 100 B take 1 s to the board, 0.5 s in the engine and 1 s back. The last 50 B take half as long.
     let records = simulate(&cluster, PoolPolicy::fifo(), &[arrival(0, 1, 250)]).unwrap();
     assert_eq!(times(&records), [(0.0, 6.25, Place::Remote)]);
     let local = simulate(&cluster, PoolPolicy::fifo(), &[arrival(0, 0, 250)]).unwrap();
     assert_eq!(times(&local), [(0.0, 1.25, Place::Local)]);
+}
+
+#[test]
+fn an_engine_that_serves_chunks_in_turn_ends_the_first_job_earlier_and_the_last_one_at_the_same_time() {
+    // Two jobs of 200 B at the same engine of 200 B/s, in chunks of 100 B, 0.5 s each: in turn the first one has the
+    // first and the third chunk, the second one the second and the fourth.
+    let jobs = [arrival(0, 0, 200), arrival(0, 0, 200)];
+    let ends = |engine| {
+        let cluster = Cluster { transfer: chunks(100.0, engine), ..cluster(&[2]) };
+        times(&simulate(&cluster, PoolPolicy::fifo(), &jobs).unwrap())
+            .iter()
+            .map(|time| time.1)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ends(EngineOrder::InTurn), [1.5, 2.0]);
+    assert_eq!(ends(EngineOrder::Shared), [2.0, 2.0]);
+    // A slot that takes 2 s for a chunk leaves the engine idle meanwhile.
+    let slow = Cluster { transfer: chunks(100.0, EngineOrder::InTurn), slot: 50.0, ..cluster(&[2]) };
+    let both = simulate(&slow, PoolPolicy::fifo(), &jobs).unwrap();
+    assert_eq!(times(&both).iter().map(|time| time.1).collect::<Vec<_>>(), [4.0, 4.0]);
+    // The network card is faster than the slot: 100 B take 1 s there, 2 s in the slot and 1 s back.
+    let slow = Cluster { slots: vec![1, 0], ..slow };
+    let remote = simulate(&slow, PoolPolicy::fifo(), &[arrival(0, 1, 100)]).unwrap();
+    assert_eq!(times(&remote), [(0.0, 4.0, Place::Remote)]);
 }
 
 #[test]
@@ -118,14 +146,18 @@ fn slots_that_share_an_engine_share_its_processor() {
     assert!((got.mean - expected).abs() < 2.0 * got.half.unwrap(), "{got:?} {expected}");
 }
 
+fn any_transfer() -> impl Strategy<Value = Transfer> {
+    let [shared, in_turn] = [EngineOrder::Shared, EngineOrder::InTurn].map(|engine| chunks(128.0, engine));
+    prop::sample::select(vec![Transfer::Pipelined, shared, in_turn])
+}
+
 proptest! {
     #[test]
     fn every_run_keeps_the_laws_and_is_the_same_again(
-        slots in prop::collection::vec(0_u32..4, 4), output in 0_u32..3, chunked in prop::bool::ANY,
+        slots in prop::collection::vec(0_u32..4, 4), output in 0_u32..3, transfer in any_transfer(),
         which in 0_u32..5, contention in 1_u32..4, jobs in prop::collection::vec((0_u64..20, 0_u32..4, 1_u64..3000), 1..60),
     ) {
         prop_assume!(slots.iter().any(|slots| *slots > 0));
-        let transfer = if chunked { Transfer::Chunks { bytes: 128.0 } } else { Transfer::Pipelined };
         let cluster = Cluster { output_share: f64::from(output) / 2.0, transfer, ..cluster(&slots) };
         let rules = ResourceAwareRules {
             contention: Contention::Jobs(NonZeroU32::new(contention).unwrap()),
