@@ -189,7 +189,7 @@ moves: setup control-plane ## Cold starts with the registry's moves off and on, 
 	target/release/fpga-bench moves $(MOVES)
 
 .PHONY: pool-live-model
-pool-live-model: setup ## The same jobs in the live pool on modelled boards and in fpga-sim, by five policies (45 minutes; POOL_LIVE_MODEL="--seeds 2")
+pool-live-model: setup ## The same jobs in the live pool on modelled boards and in fpga-sim, by five policies (half an hour; POOL_LIVE_MODEL="--seeds 2")
 	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool live-model $(POOL_LIVE_MODEL)
 
@@ -197,6 +197,11 @@ pool-live-model: setup ## The same jobs in the live pool on modelled boards and 
 pool-sharing: setup ## Two nodes that share their modelled boards against each for itself, live and in fpga-sim (half an hour; POOL_SHARING="--seeds 2 --loads 0.7")
 	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool sharing $(POOL_SHARING)
+
+.PHONY: pool-goals
+pool-goals: setup ## Groups with deadlines and throughputs on a modelled board, live and in fpga-sim (6 minutes; POOL_GOALS="--runs 1 --faster 5")
+	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
+	target/release/fpga-bench pool goals $(POOL_GOALS)
 
 .PHONY: pool-faults
 pool-faults: setup ## The pool under load while its parts are killed, stopped, and cut off, 100 rounds, on Linux with iptables (half an hour; POOL_FAULTS="--rounds 10 --seed 2")

@@ -4,9 +4,11 @@
 mod client;
 mod fabric;
 mod faults;
+mod goals;
 mod live_model;
 mod machines;
 mod policy;
+mod priority;
 mod report;
 mod sharing;
 mod site;
@@ -27,6 +29,7 @@ pub struct Args {
 enum Command {
     LiveModel(live_model::Args),
     Sharing(sharing::Args),
+    Goals(goals::Args),
     Faults(faults::Args),
 }
 
@@ -39,6 +42,7 @@ impl Args {
         match self.command {
             Command::LiveModel(args) => args.run().await,
             Command::Sharing(args) => args.run().await,
+            Command::Goals(args) => args.run().await,
             Command::Faults(args) => args.run().await,
         }
     }

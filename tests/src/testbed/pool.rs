@@ -246,6 +246,11 @@ impl PoolBed {
         Ok(answer.metric(name))
     }
 
+    /// The ids of the managers' processes.
+    pub fn manager_processes(&self) -> impl Iterator<Item = u32> {
+        self.managers.iter().filter_map(|manager| manager.process.pid().try_into().ok())
+    }
+
     /// Number of lent slots that are free, by the word of their managers.
     ///
     /// # Errors

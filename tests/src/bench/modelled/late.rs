@@ -4,7 +4,7 @@ use super::of_managers;
 use crate::testbed::cluster::Cluster;
 use anyhow::Result;
 use std::fmt;
-use std::ops::Sub;
+use std::ops::{AddAssign, Sub};
 
 /// Part of late commands above which a run shows nothing: the machine is too slow for it.
 const VOID: f64 = 0.01;
@@ -55,5 +55,13 @@ impl Sub for Late {
             all: self.all - before.all,
             unknown: self.unknown - before.unknown,
         }
+    }
+}
+
+impl AddAssign for Late {
+    fn add_assign(&mut self, other: Self) {
+        self.late += other.late;
+        self.all += other.all;
+        self.unknown += other.unknown;
     }
 }

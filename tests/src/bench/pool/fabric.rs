@@ -4,6 +4,8 @@
 //! late as it would if the cards were as slow as modelled. One thread plays the model in real time; events are played at
 //! their modelled moments, however late the thread wakes, so that lateness does not change anybody's share.
 
+use super::priority;
+use anyhow::Result;
 use fpga_sim::pool::sharing::{Sharing, Use};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -61,7 +63,7 @@ pub(super) struct Lateness {
 
 impl Fabric {
     /// A network of nodes whose cards have this speed in each direction, in bytes per second.
-    pub fn start(nodes: u32, card: f64) -> std::io::Result<Self> {
+    pub fn start(nodes: u32, card: f64) -> Result<Self> {
         let nodes = nodes as usize;
         let state = State {
             capacity: vec![card; 2 * nodes],
@@ -75,7 +77,12 @@ impl Fabric {
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let played = Arc::clone(&shared);
-        thread::Builder::new().name("fabric".to_owned()).spawn(move || played.play())?;
+        thread::Builder::new().name("fabric".to_owned()).spawn(move || {
+            if let Err(error) = priority::raise([std::process::id()]) {
+                eprintln!("the network's thread keeps its priority: {error:#}");
+            }
+            played.play();
+        })?;
         Ok(Self(Arc::new(Owner(shared))))
     }
 

@@ -9,6 +9,9 @@ use super::site::Site;
 use anyhow::{Result, ensure};
 use fpga_sim::pool::engine::simulate;
 use fpga_sim::pool::measures::Measures;
+use futures::future::try_join_all;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Compares completion times and locality of the live pool on modelled boards with fpga-sim, for the same jobs.
 #[derive(Debug, clap::Args)]
@@ -36,14 +39,17 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1.2)]
     load: f64,
     /// Divisor of the paper's sizes of jobs.
-    #[arg(long, default_value_t = 100.0)]
+    #[arg(long, default_value_t = 1000.0)]
     smaller: f64,
     /// Divisor of the paper's rates of network cards and boards; the same as --smaller leaves all times as they are.
-    #[arg(long, default_value_t = 100.0)]
+    #[arg(long, default_value_t = 3000.0)]
     slower: f64,
     /// Pieces of a job of mean size.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pieces: u32,
+    /// Number of seeds that are played at once, each on machines of its own.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    at_once: u64,
     /// Only simulate: to see what a run would show, and how long it would take.
     #[arg(long)]
     dry_run: bool,
@@ -62,20 +68,39 @@ impl Args {
         );
         let mut report = Report::new(&machines);
         println!("{}", report.head());
-        let Some(first) = self.policies.first() else { return Ok(()) };
-        let mut site = match self.dry_run {
-            true => None,
-            false => Some(Site::start(&machines, first.flags(&machines)).await?),
-        };
-        for seed in 1..=self.seeds {
-            for policy in &self.policies {
-                let compared = compare(&machines, *policy, seed, site.as_mut()).await?;
-                println!("{}", report.line(*policy, seed, &compared));
-                report.add(*policy, compared);
-            }
+        let next = AtomicU64::new(1);
+        let sites = (0..self.at_once.min(self.seeds)).map(|_| self.play(&report, &machines, &next));
+        let played = try_join_all(sites).await?;
+        let all: BTreeMap<_, _> = played.into_iter().flatten().collect();
+        for ((_, policy), compared) in all {
+            report.add(policy, compared);
         }
         println!("\n{report}");
         Ok(())
+    }
+
+    /// Plays the seeds that no one else plays, on machines of their own.
+    async fn play(
+        &self,
+        report: &Report,
+        machines: &Machines,
+        next: &AtomicU64,
+    ) -> Result<Vec<((u64, Policy), Compared)>> {
+        let (mut site, mut played) = (None, Vec::new());
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed > self.seeds {
+                return Ok(played);
+            }
+            for policy in self.policies.iter().copied() {
+                if site.is_none() && !self.dry_run {
+                    site = Some(Site::start(machines, policy.flags(machines)).await?);
+                }
+                let compared = compare(machines, policy, seed, site.as_mut()).await?;
+                println!("{}", report.line(policy, seed, &compared));
+                played.push(((seed, policy), compared));
+            }
+        }
     }
 
     fn machines(&self) -> Machines {

@@ -96,7 +96,8 @@ impl Machines {
                 "nic_gbit": self.nic() * 8.0 / 1e9,
                 "dma_gbyte": dma_gbyte,
                 "slot_gbyte": self.slot_speed.map_or(0.0, |part| dma_gbyte * part),
-                "transfer": "chunks",
+                // The engine of a modelled board serves launches one after the other.
+                "transfer": "chunks-in-turn",
                 "chunk_mb": self.piece() as f64 / f64::from(1 << 20),
             },
             "jobs": {

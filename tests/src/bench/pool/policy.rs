@@ -13,7 +13,7 @@ const WAIT_MS: f64 = 10.0;
 const FIRST_QUEUE: f64 = 1e6;
 
 /// A policy (P-4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(super) enum Policy {
     /// First in, first out.
     Fifo,

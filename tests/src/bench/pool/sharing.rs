@@ -6,6 +6,7 @@ use super::fabric::Fabric;
 use super::machines::Machines;
 use super::policy::Policy;
 use super::site::Site;
+use crate::bench::modelled::Late;
 use anyhow::{Result, ensure};
 use fpga_acc::Pool;
 use fpga_cluster::pool::NodeIndex;
@@ -90,7 +91,7 @@ impl Args {
 
     async fn load(&self, load: f64, shared: &mut Site, own: &mut [Site]) -> Result<()> {
         let machines = self.machines(NODES, load);
-        let (mut live, mut simulated, mut late) = (Vec::new(), Vec::new(), String::new());
+        let (mut live, mut simulated, mut late) = (Vec::new(), Vec::new(), Late::default());
         for seed in 1..=self.seeds {
             let jobs = machines.arrivals(seed)?;
             let cluster = machines.cluster()?;
@@ -100,7 +101,7 @@ impl Args {
             let before = shared.late().await?;
             shared.replace_broker(Policy::Wra.flags(&machines)).await?;
             let together = play(shared, &jobs, &machines).await?;
-            late = (shared.late().await? - before).to_string();
+            late += shared.late().await? - before;
             let mut apart = Vec::new();
             for site in own.iter_mut() {
                 site.replace_broker(Policy::Sjf.flags(&machines)).await?;
@@ -123,7 +124,12 @@ impl Args {
             let (live, simulated) = (&live[..], &simulated[..]);
             format!("{} | {} | {:.1} | {:.1}", text(live), text(simulated), best(live), best(simulated))
         };
-        println!("| {load} | {} | {} | {late} |", cells(|change| change.act), cells(|change| change.tct));
+        let void = if late.is_void() { "VOID: " } else { "" };
+        println!(
+            "| {load} | {} | {} | {void}{late} |",
+            cells(|change| change.act),
+            cells(|change| change.tct)
+        );
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The live machines: a broker, managers with modelled boards, and the pool as the processes of each node see it.
 
 use super::machines::Machines;
+use super::priority;
 use crate::bench::modelled::Late;
 use crate::testbed::pool::{PoolBed, Sharing, node_name};
 use crate::testbed::wait;
@@ -27,6 +28,7 @@ impl Site {
         }
         let site = Self { bed, machines: *machines };
         site.is_ready().await?;
+        priority::raise(site.bed.manager_processes())?;
         Ok(site)
     }
 
