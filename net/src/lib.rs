@@ -11,6 +11,7 @@
 //! - `own-key`: TLS with a key that is made at the start, for clients that know it;
 //! - `kube`: the way to the API server;
 //! - `election`: which of several replicas works, by a Kubernetes Lease;
+//! - `token-review`: whose token of a service account it is, by the API server;
 //! - `sockets`: the sockets between both ends of a remote OpenCL session;
 //! - `testing`: what tests of several crates share.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
@@ -52,3 +53,5 @@ pub mod testing;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod token_file;
+#[cfg(feature = "token-review")]
+pub mod token_review;

@@ -6,24 +6,12 @@
 
 use super::receiver::StreamRefusal;
 use crate::access::Access;
-use fpga_net::token_file::{MAX_BYTES, TokenFile};
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
-use kube::api::PostParams;
-use kube::{Api, Client};
-use std::fmt;
+use fpga_net::token_file::TokenFile;
+use fpga_net::token_review::{TokenOwner, TokenReviewError, TokenReviewer};
+use kube::Client;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 use tonic::metadata::MetadataMap;
-use tracing::{debug, warn};
-
-/// Most token reviews at once. All collectors connect when a replica starts.
-const MAX_REVIEWS: usize = 16;
-/// Longest time of a token review, its wait for a place included.
-const REVIEW_TIMEOUT: Duration = Duration::from_secs(4);
-/// Key under which the API server names the node of a token's pod (Kubernetes 1.32 and newer).
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+use tracing::warn;
 
 /// The authentication that the port requires, besides client certificates.
 #[derive(Debug)]
@@ -47,11 +35,11 @@ pub enum NodeScope {
 }
 
 /// Reviews tokens by the API server.
+#[derive(Debug)]
 pub struct Reviewer {
-    reviews: Api<TokenReview>,
-    user: String,
-    audience: String,
-    permits: Semaphore,
+    tokens: TokenReviewer,
+    namespace: String,
+    account: String,
 }
 
 impl From<Access> for Authenticator {
@@ -94,76 +82,40 @@ impl Authenticator {
             }
             Self::ServiceAccount(reviewer) => {
                 let token = header.and_then(bearer).ok_or(StreamRefusal::Token)?;
-                let node = timeout(REVIEW_TIMEOUT, reviewer.node_of(token)).await;
-                Ok(NodeScope::Named([node.map_err(|_| StreamRefusal::NotReady)??].into()))
+                let node = reviewer.node_of(reviewer.tokens.owner(token).await?)?;
+                Ok(NodeScope::Named([node].into()))
             }
         }
     }
 }
 
-/// The bearer token in a header, if it has the form of the API server's tokens. No other text is worth a review.
+/// The bearer token in a header.
 fn bearer(header: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(header).ok()?;
-    let (scheme, token) = text.split_once(' ')?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let is_token = token.len() <= MAX_BYTES
-        && token.bytes().all(plain)
-        && token.bytes().filter(|byte| *byte == b'.').count() == 2;
-    (scheme.eq_ignore_ascii_case("Bearer") && is_token).then_some(token)
-}
-
-impl fmt::Debug for Reviewer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reviewer")
-            .field("user", &self.user)
-            .field("audience", &self.audience)
-            .finish_non_exhaustive()
-    }
+    let (scheme, token) = std::str::from_utf8(header).ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("Bearer").then_some(token)
 }
 
 impl Reviewer {
-    /// Accepts tokens of the service account `namespace`/`name` that were issued for `audience`.
+    /// Accepts tokens of the service account `namespace`/`account` that were issued for `audience`.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, name: &str, audience: &str) -> Self {
-        Self {
-            reviews: Api::all(client),
-            user: format!("system:serviceaccount:{namespace}:{name}"),
-            audience: audience.to_owned(),
-            permits: Semaphore::new(MAX_REVIEWS),
-        }
+    pub fn new(client: Client, namespace: &str, account: &str, audience: &str) -> Self {
+        let tokens = TokenReviewer::new(client, audience.to_owned());
+        Self { tokens, namespace: namespace.to_owned(), account: account.to_owned() }
     }
 
-    async fn node_of(&self, token: &str) -> Result<String, StreamRefusal> {
-        // The semaphore is never closed.
-        let _permit = self.permits.acquire().await.map_err(|_| StreamRefusal::NotReady)?;
-        let spec = TokenReviewSpec { token: token.to_owned(), audiences: Some(vec![self.audience.clone()]) };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let review = self.reviews.create(&PostParams::default(), &review).await.map_err(|error| {
-            warn!(%error, "Tokens of collectors can't be checked");
-            StreamRefusal::NotReady
-        })?;
-        self.judge(review.status.unwrap_or_default()).map_err(|why| {
-            debug!(why, "A collector's token is refused");
-            StreamRefusal::Token
-        })
+    fn node_of(&self, owner: TokenOwner) -> Result<String, TokenReviewError> {
+        if owner.namespace != self.namespace || owner.account != self.account {
+            return Err(TokenReviewError::Refused("it is another service account's"));
+        }
+        owner.into_node()
     }
+}
 
-    fn judge(&self, status: TokenReviewStatus) -> Result<String, &'static str> {
-        if status.authenticated != Some(true) {
-            return Err("it is no token of this cluster, or no more");
-        }
-        // An API server without support for audiences returns none and has not checked them.
-        if !status.audiences.is_some_and(|audiences| audiences.contains(&self.audience)) {
-            return Err("it was made for another audience");
-        }
-        let user = status.user.unwrap_or_default();
-        if user.username.as_ref() != Some(&self.user) {
-            return Err("it is another service account's");
-        }
-        let names = user.extra.unwrap_or_default().remove(NODE_NAME).unwrap_or_default();
-        match <[String; 1]>::try_from(names) {
-            Ok([name]) => Ok(name),
-            Err(_) => Err("it names no node: it is bound to no pod, or Kubernetes is older than 1.32"),
+impl From<TokenReviewError> for StreamRefusal {
+    fn from(error: TokenReviewError) -> Self {
+        match error {
+            TokenReviewError::Refused(_) => Self::Token,
+            TokenReviewError::NotNow => Self::NotReady,
         }
     }
 }
@@ -171,59 +123,31 @@ impl Reviewer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
 
-    fn reviewer() -> Reviewer {
-        let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
-        Reviewer::new(Client::try_from(config).unwrap(), "kube-fpga", "fpga-collector", "us")
-    }
-
-    fn status() -> Value {
-        json!({
-            "authenticated": true, "audiences": ["us"],
-            "user": {"username": "system:serviceaccount:kube-fpga:fpga-collector", "extra": {(NODE_NAME): ["n1"]}},
-        })
+    fn owner(namespace: &str, account: &str, node: Option<&str>) -> TokenOwner {
+        let [namespace, account] = [namespace, account].map(str::to_owned);
+        TokenOwner { namespace, account, node: node.map(str::to_owned) }
     }
 
     #[tokio::test]
     async fn a_token_speaks_for_the_node_that_its_pod_runs_on() {
-        let judge = |status: Value| reviewer().judge(serde_json::from_value(status).unwrap());
-        assert_eq!(judge(status()), Ok("n1".to_owned()));
-        for (place, value) in [
-            ("/authenticated", json!(false)),
-            ("/authenticated", Value::Null),
-            ("/audiences", json!(["others"])),
-            ("/audiences", Value::Null),
-            ("/user/username", json!("system:serviceaccount:other:fpga-collector")),
-            ("/user/username", json!("fpga-collector")),
-            ("/user/extra", json!({})),
-            ("/user/extra", json!({(NODE_NAME): []})),
-            ("/user/extra", json!({(NODE_NAME): ["n1", "n2"]})),
-        ] {
-            let mut changed = status();
-            *changed.pointer_mut(place).unwrap() = value;
-            assert!(judge(changed.clone()).is_err(), "{changed}");
-        }
+        let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let reviewer = Reviewer::new(client, "kube-fpga", "fpga-collector", "us");
+        let node_of = |owner| reviewer.node_of(owner).ok();
+        assert_eq!(node_of(owner("kube-fpga", "fpga-collector", Some("n1"))), Some("n1".to_owned()));
+        assert_eq!(node_of(owner("kube-fpga", "fpga-collector", None)), None);
+        assert_eq!(node_of(owner("other", "fpga-collector", Some("n1"))), None);
+        assert_eq!(node_of(owner("kube-fpga", "other", Some("n1"))), None);
     }
 
     #[test]
-    fn only_what_looks_like_a_token_is_worth_a_question() {
+    fn a_header_without_a_bearer_token_has_none() {
         assert_eq!(bearer(b"Bearer aa.bb.cc"), Some("aa.bb.cc"));
         assert_eq!(bearer(b"bearer a-.b_.9"), Some("a-.b_.9"));
-        let long = format!("Bearer {}..", "a".repeat(MAX_BYTES));
-        for header in [
-            "",
-            "Bearer",
-            "Bearer aabbcc",
-            "Bearer a.b",
-            "Bearer a.b.c.d",
-            "Basic a.b.c",
-            "Bearer a.b.c d",
-            &long,
-        ] {
-            assert_eq!(bearer(header.as_bytes()), None, "{header}");
+        for header in [b"".as_slice(), b"Bearer", b"Basic a.b.c", b"Bearer \xff.b.c"] {
+            assert_eq!(bearer(header), None, "{header:?}");
         }
-        assert_eq!(bearer(b"Bearer \xff.b.c"), None);
     }
 
     #[test]
