@@ -7,7 +7,7 @@ use crate::queue::{Queue, lock};
 use crate::shared::{RecordsEnd, Shared};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use fpga_foreign_process::spawn_with_signals_blocked;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,12 +24,9 @@ pub struct Reporter {
 /// Reason why the reporter could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The system could not provide a thread or a runtime.
+    /// The system could not provide a thread, a runtime or a signal mask.
     #[error("cannot start the reporter's thread: {0}")]
     Thread(#[source] std::io::Error),
-    /// The signal mask could not be set.
-    #[error("cannot block signals for the reporter's thread: {0}")]
-    Signals(#[source] nix::Error),
 }
 
 /// The deadline passed before all events were acknowledged.
@@ -80,7 +77,7 @@ impl Reporter {
             let local = tokio::task::LocalSet::new();
             local.block_on(&runtime, async move { Dispatch::new(config, of_thread, receiver).run().await });
         };
-        let thread = spawn_without_signals(body)?;
+        let thread = spawn_with_signals_blocked("fpga-hook", body).map_err(StartError::Thread)?;
         Ok(Self { inner: Arc::new(Inner { shared, thread: Mutex::new(Some(thread)) }) })
     }
 
@@ -151,15 +148,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.shared.stop();
     }
-}
-
-/// Runs `body` in a new thread to which no signal of the application is delivered. A thread inherits the signal mask
-/// of its creator, so the mask is set around the creation.
-fn spawn_without_signals(body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).map_err(StartError::Signals)?;
-    let spawned = std::thread::Builder::new().name("fpga-hook".to_owned()).spawn(body);
-    before.thread_set_mask().map_err(StartError::Signals)?;
-    spawned.map_err(StartError::Thread)
 }
 
 /// A random number, so that no other process has the same: the standard library seeds its hash maps from the system's
