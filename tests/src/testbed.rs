@@ -5,6 +5,7 @@
 
 pub mod any_cluster;
 pub mod artifacts;
+pub mod bitstreams;
 pub mod browser;
 pub mod cluster;
 pub mod control_plane;

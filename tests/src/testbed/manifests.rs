@@ -14,6 +14,19 @@ use kube::{Api, Client, Config};
 use serde_json::json;
 use std::path::PathBuf;
 
+/// The kinds of the chart that run nothing: namespace, definitions, accounts, rights, leases and settings.
+pub const KINDS_WITHOUT_PODS: [&str; 9] = [
+    "Namespace",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "Lease",
+    "ConfigMap",
+];
+
 /// Runs kubectl as the administrator. Returns its output, including warnings.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use super::control_plane::ControlPlane;
 use super::http_client::HttpClient;
 use super::identity::Identity;
-use super::manifests;
+use super::manifests::{self, KINDS_WITHOUT_PODS};
 use super::process::{Process, ProcessSpec};
 use super::programs;
 use super::wait;
@@ -13,20 +13,6 @@ use kube::{Api, Client};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What the registry has of the rendered manifests, without the pods that nothing runs here.
-const KINDS: [&str; 11] = [
-    "Namespace",
-    "CustomResourceDefinition",
-    "ServiceAccount",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "Lease",
-    "ConfigMap",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-];
 /// Longest time that a replica may take to start.
 const START: Duration = Duration::from_secs(60);
 
@@ -44,8 +30,8 @@ pub struct Registry {
 /// The API server refuses a part of it.
 pub async fn install(plane: &ControlPlane) -> Result<()> {
     let is_wanted = |kind: &str, name: &str| {
-        let is_of_others = kind.starts_with("ValidatingAdmissionPolicy") && !name.contains("registry");
-        KINDS.contains(&kind) && !is_of_others
+        let is_own_policy = kind.starts_with("ValidatingAdmissionPolicy") && name.contains("registry");
+        KINDS_WITHOUT_PODS.contains(&kind) || is_own_policy
     };
     manifests::apply_where(plane, "registry", is_wanted).await.map(drop)
 }

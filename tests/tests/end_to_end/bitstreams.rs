@@ -3,34 +3,11 @@
 
 use anyhow::Result;
 use fpga_accelerators::{Accelerator, Interface};
+use fpga_tests::testbed::bitstreams;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
-use fpga_tests::testbed::programs::repository;
-use fpga_tests::testbed::wait;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use std::time::Duration;
-
-const LONG: Duration = Duration::from_secs(30);
-
-/// Applies the definitions as an administrator without Helm does, and waits until the API server serves the resource.
-async fn serve_bitstreams(plane: &ControlPlane) -> Api<DynamicObject> {
-    let definitions = repository().join("manifests/chart/custom-resources");
-    let apply = ["apply", "--server-side", "--validate=strict", "-f", definitions.to_str().unwrap()];
-    let output = kubectl(plane, &apply).await.unwrap();
-    assert!(output.contains("serverside-applied") && !output.contains("Warning"), "{output}");
-    let resource = ApiResource {
-        group: "fpga-scheduling.io".to_owned(),
-        version: "v1alpha1".to_owned(),
-        api_version: "fpga-scheduling.io/v1alpha1".to_owned(),
-        kind: "Bitstream".to_owned(),
-        plural: "bitstreams".to_owned(),
-    };
-    let bitstreams = Api::namespaced_with(plane.client().clone(), "default", &resource);
-    let served = async || Ok(bitstreams.list(&Default::default()).await.ok().map(drop));
-    wait::until("the API server to serve Bitstreams", LONG, served).await.unwrap();
-    bitstreams
-}
 
 fn digest(byte: &str) -> String {
     format!("sha256:{}", byte.repeat(32))
@@ -77,7 +54,7 @@ async fn create(bitstreams: &Api<DynamicObject>, object: &Value) -> kube::Result
 #[tokio::test]
 async fn what_is_wrong_in_any_field_is_refused_with_what_to_write() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    let bitstreams = serve_bitstreams(&plane).await;
+    let bitstreams = bitstreams::serve(&plane).await.unwrap();
     let (long, selector) = ("x".repeat(64), json!({ "matchLabels": { "team": "vision" } }));
     let two_places = json!({ "oci": variant("a")["source"]["oci"], "https": "https://files.example/a" });
     let by_tag = json!({ "oci": "registry.example/team/sobel:latest" });
@@ -221,7 +198,7 @@ async fn what_is_wrong_in_any_field_is_refused_with_what_to_write() {
 #[tokio::test]
 async fn two_people_write_their_boards_variants_into_one_bitstream_and_a_condition_has_its_generation() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    let bitstreams = serve_bitstreams(&plane).await;
+    let bitstreams = bitstreams::serve(&plane).await.unwrap();
     let apply = async |who: &str, variants: &[Value]| {
         let patch = Patch::Apply(bitstream("sobel", variants));
         bitstreams.patch("sobel", &PatchParams::apply(who), &patch).await
@@ -276,9 +253,9 @@ async fn two_people_write_their_boards_variants_into_one_bitstream_and_a_conditi
 #[tokio::test]
 async fn the_definitions_can_be_applied_again_and_bitstreams_stay() -> Result<()> {
     let plane = ControlPlane::start(&[]).await?;
-    let bitstreams = serve_bitstreams(&plane).await;
+    let bitstreams = bitstreams::serve(&plane).await.unwrap();
     create(&bitstreams, &bitstream("sobel", &[variant("a10")])).await?;
-    let bitstreams = serve_bitstreams(&plane).await;
+    let bitstreams = bitstreams::serve(&plane).await.unwrap();
     assert_eq!(bitstreams.list(&Default::default()).await?.items.len(), 1);
     plane.stop().await;
     Ok(())

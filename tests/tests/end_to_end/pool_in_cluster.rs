@@ -5,7 +5,7 @@ use fpga_net::testing::Authority;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::http_client::HttpClient;
-use fpga_tests::testbed::manifests::{self, NAMESPACE, kubectl};
+use fpga_tests::testbed::manifests::{self, KINDS_WITHOUT_PODS, NAMESPACE, kubectl};
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::shipped::ShippedPod;
 use fpga_tests::testbed::{artifacts, programs, wait};
@@ -32,22 +32,6 @@ const TEAM: &str = "team-a";
 const ACCELERATOR: &str = "sha-256";
 const TERM: &str = "fpga-scheduling.io/fencing-token";
 
-/// What of the rendered manifests is applied: all but pods' controllers and policies for other parts.
-const KINDS: [&str; 12] = [
-    "Namespace",
-    "CustomResourceDefinition",
-    "ServiceAccount",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "Lease",
-    "ConfigMap",
-    "Service",
-    "Deployment",
-    "DaemonSet",
-];
-
 /// A control plane with the chart's objects, two brokers, and a node with a board that lends a slot.
 struct Bed {
     plane: ControlPlane,
@@ -60,7 +44,9 @@ struct Bed {
 impl Bed {
     async fn start() -> Self {
         let plane = ControlPlane::start(&[]).await.unwrap();
-        manifests::apply_kinds(&plane, "pool", &KINDS).await.unwrap();
+        // Policies hold the other parts of the chart to tokens of pods, which processes have none of.
+        let kinds = [&KINDS_WITHOUT_PODS[..], &["Service", "Deployment", "DaemonSet"]].concat();
+        manifests::apply_kinds(&plane, "pool", &kinds).await.unwrap();
         let (client, run_dir) = (plane.client().clone(), plane.run_dir().path().to_owned());
         let nodes: Api<Node> = Api::all(client.clone());
         for node in NODES {

@@ -10,25 +10,15 @@ mod refusals;
 
 use anyhow::Context as _;
 use bed::{Bed, Board, LONG, node_of, other, outcome_is};
+use fpga_tests::testbed::bitstreams::bitstreams;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::registry::{Registry, records};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
-
-fn bitstreams(client: &Client) -> Api<DynamicObject> {
-    let resource = ApiResource {
-        group: "fpga-scheduling.io".into(),
-        version: "v1alpha1".into(),
-        api_version: "fpga-scheduling.io/v1alpha1".into(),
-        kind: "Bitstream".into(),
-        plural: "bitstreams".into(),
-    };
-    Api::default_namespaced_with(client.clone(), &resource)
-}
 
 fn bitstream(name: &str) -> DynamicObject {
     serde_json::from_value(json!({

@@ -2,10 +2,9 @@
 //! them: the filter request of a pod goes to one, its prioritize request to the other. The replicas share nothing,
 //! and yet agree.
 
+use fpga_tests::testbed::bitstreams;
 use fpga_tests::testbed::control_plane::SchedulerConfig;
-use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::observer::Observer;
-use fpga_tests::testbed::programs::repository;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground};
 use fpga_tests::testbed::scale::pods::Kind;
@@ -13,7 +12,7 @@ use fpga_tests::testbed::wait;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
 use serde_json::json;
@@ -96,20 +95,8 @@ async fn two_replicas_wake_rejected_pods_at_most_once_a_second_in_all_and_after_
     const CHANGES: u32 = 60;
     let ground = Ground { nodes: 2, boards: 2, wanted: 2, pods_per_node: 250, advertised: Advertised::No };
     let mut bed = ScaleBed::start(ground).await.unwrap();
-    let definitions = repository().join("manifests/chart/custom-resources");
-    let apply = ["apply", "--server-side", "-f", definitions.to_str().unwrap()];
-    kubectl(bed.plane(), &apply).await.unwrap();
-    let resource = ApiResource {
-        group: "fpga-scheduling.io".to_owned(),
-        version: "v1alpha1".to_owned(),
-        api_version: "fpga-scheduling.io/v1alpha1".to_owned(),
-        kind: "Bitstream".to_owned(),
-        plural: "bitstreams".to_owned(),
-    };
+    let bitstreams = bitstreams::serve(bed.plane()).await.unwrap();
     let client = bed.plane().client().clone();
-    let bitstreams: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
-    let served = async || Ok(bitstreams.list(&Default::default()).await.ok().map(drop));
-    wait::until("the API server to serve Bitstreams", LONG, served).await.unwrap();
     for replica in 0..2 {
         bed.start_replica(replica, &["--library-namespace", "default"]).await.unwrap();
     }
