@@ -59,6 +59,7 @@ pub struct RestrictedPod {
     name: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+    volumes: Vec<Value>,
     node: Option<String>,
     scheduler: Option<String>,
     container: Value,
@@ -82,6 +83,7 @@ impl RestrictedPod {
             name: name.to_owned(),
             labels: BTreeMap::from([("app".to_owned(), name.to_owned())]),
             annotations: BTreeMap::new(),
+            volumes: Vec::new(),
             node: None,
             scheduler: None,
             container,
@@ -153,6 +155,13 @@ impl RestrictedPod {
         self
     }
 
+    /// Mounts a ConfigMap at this folder.
+    #[must_use]
+    pub fn config_map(mut self, name: &str, folder: &str) -> Self {
+        self.volumes.push(json!({"name": name, "configMap": {"name": name}}));
+        self.with("volumeMounts", json!([{"name": name, "mountPath": folder, "readOnly": true}]))
+    }
+
     /// Selects the node.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
@@ -210,6 +219,9 @@ impl RestrictedPod {
             "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [self.container],
         });
+        if !self.volumes.is_empty() {
+            spec["volumes"] = json!(self.volumes);
+        }
         if let Some(node) = &self.node {
             spec["nodeSelector"] = json!({"kubernetes.io/hostname": node});
         }

@@ -1,0 +1,42 @@
+//! A pod with a bitstream of its own, which the library does not list: the gate refuses it, and the board stays as it is.
+
+use super::bed::Bed;
+use crate::LONG;
+use crate::publisher::LIBRARY;
+use crate::site::{create, delete};
+use anyhow::ensure;
+use fpga_tests::testbed::cluster::Runtime;
+use fpga_tests::testbed::manifests::kubectl;
+use fpga_tests::testbed::wait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+
+/// Name of the pod, and of the ConfigMap with its bitstream.
+const SMUGGLES: &str = "smuggles";
+/// Where the pod has its bitstream.
+const FOLDER: &str = "/mine";
+
+/// The program of a pod of the namespace `mill` asks for the board of `n1` with a bitstream that came with the pod.
+pub async fn a_bitstream_that_the_library_does_not_list_is_refused(bed: &Bed, pods: &Api<Pod>) {
+    let file = format!("{SMUGGLES}.bitstream");
+    bed.publisher.build(Runtime::Pocl, "hold", &file, "-DNUMBER=9").await;
+    let from = format!("--from-file={}", bed.publisher.folder.path().join(&file).display());
+    let plane = bed.cluster.plane();
+    kubectl(plane, &["create", "configmap", SMUGGLES, "--namespace", "mill", &from]).await.unwrap();
+    let before = bed.board("n1").await.loads();
+    let pod = bed.bare(SMUGGLES).env("BITSTREAM", &format!("{FOLDER}/{file}"));
+    create(pods, &pod.on("n1").config_map(SMUGGLES, FOLDER)).await;
+
+    // The program sees an error of OpenCL, and ends.
+    let seen = wait::until("the program to be refused", LONG, async || {
+        let log = bed.node("n1").container_log("mill", SMUGGLES, "main");
+        ensure!(log.contains("clCreateProgramWithBinary failed: -5"), "{log}");
+        Ok(Some(log))
+    });
+    let seen = seen.await.unwrap();
+    assert!(seen.contains(&format!("{FOLDER}/{file}: the device said -5 to the binary")), "{seen}");
+    assert_eq!(bed.board("n1").await.loads(), before, "the board was loaded for who may not have it");
+    let library = kubectl(plane, &["get", "bitstreams", "--namespace", LIBRARY, "--output", "name"]).await;
+    assert!(!library.unwrap().contains(SMUGGLES));
+    delete(pods, SMUGGLES).await;
+}
