@@ -193,7 +193,8 @@ impl Metrics {
         );
         registry.register(
             "function_recent_requests_in_flight",
-            "Requests of a function in flight, averaged over about 15 seconds",
+            "Requests of a function in flight, averaged over about 15 seconds; after a picker died, the sum over all pickers is \
+             too low for as long",
             metrics.recent_in_flight.clone(),
         );
         registry.register(
