@@ -29,6 +29,11 @@ enum OutcomeLabel {
     GivenUp,
 }
 
+impl OutcomeLabel {
+    const ALL: [Self; 6] =
+        [Self::Suggested, Self::Begun, Self::Evicted, Self::Stuck, Self::Ended, Self::GivenUp];
+}
+
 label_texts! {
     OutcomeLabel {
         Suggested => "suggested",
@@ -69,6 +74,10 @@ impl Metrics {
             write_errors.clone(),
         );
         registry.register("moves", "Moves by what became of them", moves.clone());
+        // The first of an outcome is an increase, too, which Prometheus sees only from a sample with 0 on.
+        for outcome in OutcomeLabel::ALL {
+            moves.get_or_create(&OutcomeLabels { outcome });
+        }
         registry.register(
             "held_moves",
             "Pods that had better be elsewhere and stay for now, by the reason",

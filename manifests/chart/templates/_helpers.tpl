@@ -36,6 +36,22 @@ prometheus.io/port: {{ .port | quote }}
 {{- end }}
 {{- end }}
 
+{{/* The head of a PrometheusRule: (dict "root" $ "name" NAME). */}}
+{{- define "prometheusRule" -}}
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "labels" .root | nindent 4 }}
+{{- end }}
+
+{{/* Where an alert's runbook is: (dict "root" $ "alert" NAME). */}}
+{{- define "runbook" -}}
+{{ .root.Values.monitoring.runbooks }}#{{ lower .alert }}
+{{- end }}
+
 {{/* What a container may not. */}}
 {{- define "restricted" -}}
 allowPrivilegeEscalation: false

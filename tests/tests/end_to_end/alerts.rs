@@ -6,6 +6,20 @@ use serde_json::{Value, json};
 
 const LEASE: &str = r#"kube_lease_renew_time{namespace="kube-fpga",lease="kube-fpga-scheduler"}"#;
 
+/// Parts of the chart that have alerts.
+const PARTS: [&str; 7] =
+    ["scheduler", "collector", "node-plugin", "device-manager", "router", "registry", "pool"];
+
+/// The groups of all alerts of the chart, as a rule file of Prometheus has them.
+pub fn rules() -> Value {
+    let settings = ["monitoring.alerts", "router.enabled", "registry.enabled", "pool.enabled"];
+    let settings = settings.map(|setting| format!("{setting}=true"));
+    let settings = settings.each_ref().map(String::as_str);
+    let groups: Vec<Value> =
+        PARTS.iter().map(|part| Rules::of(part, &settings).0["groups"][0].take()).collect();
+    json!({ "groups": groups })
+}
+
 /// The rules of a `PrometheusRule` of the chart.
 struct Rules(Value);
 
@@ -19,8 +33,8 @@ struct Case<'c> {
 }
 
 impl Rules {
-    fn of(template: &str, settings: &[&str]) -> Self {
-        let object = helm::template(template, settings).unwrap();
+    fn of(part: &str, settings: &[&str]) -> Self {
+        let object = helm::template(&format!("templates/{part}/alerts.yaml"), settings).unwrap();
         let mut object: Value = serde_saphyr::from_str(&object).unwrap();
         // What a rule file of Prometheus has.
         Self(object["spec"].take())
@@ -66,7 +80,7 @@ impl Rules {
 
 #[test]
 fn the_alert_for_no_leader_fires_when_nobody_renews_the_lease_and_is_silent_while_somebody_does() {
-    let rules = Rules::of("templates/alerts.yaml", &["monitoring.alerts=true"]);
+    let rules = Rules::of("scheduler", &["monitoring.alerts=true"]);
     let case =
         |series, silent_at, fires| Case { alert: "FpgaSchedulerHasNoLeader", series, silent_at, fires };
     let of_lease = json!({"namespace": "kube-fpga", "lease": "kube-fpga-scheduler"});
@@ -91,7 +105,7 @@ fn each_alert_of_the_pool_fires_for_its_fault_and_is_silent_without_it() {
     const WAIT: &str = r#"fpga_pool_longest_wait_seconds{pod="a"}"#;
     const MISSED: &str = r#"fpga_pool_groups{pod="a",tenant="team-a",goal="missed"}"#;
     const KEPT: &str = r#"fpga_pool_groups{pod="a",tenant="team-a",goal="kept"}"#;
-    let rules = Rules::of("templates/pool/alerts.yaml", &["monitoring.alerts=true", "pool.enabled=true"]);
+    let rules = Rules::of("pool", &["monitoring.alerts=true", "pool.enabled=true"]);
     let case = |alert, series, silent_at, fires| Case { alert, series, silent_at, fires };
     rules.hold(&[
         // One replica grants, then the other one, with a pause of 30 s.

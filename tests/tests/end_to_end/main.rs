@@ -19,6 +19,7 @@ mod dashboards;
 mod demo;
 mod endpoint_picker;
 mod extender;
+mod faults;
 mod full_loop;
 mod functions;
 mod gateway_examples;
