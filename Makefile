@@ -213,6 +213,11 @@ picker-load: control-plane envoy ## 500,000 requests through Envoy and the picke
 	cargo build --release -p fpga-endpoint-picker -p fpga-tests
 	target/release/fpga-picker-load
 
+.PHONY: python
+python: ## The Python package of the pool's client, a wheel in target/wheel (Python's standard library is enough)
+	cargo build --release -p fpga-acc-c
+	python3 pool/acc/python/build_wheel.py target/wheel
+
 .PHONY: pool-explore
 pool-explore: ## Try the orders of messages, timers, and faults of the pool's leases (at most 10 minutes and 8 GiB; POOL_EXPLORE="--faults 2 --depth 9")
 	cargo build --release -p fpga-pool-leases --example explore

@@ -4,10 +4,12 @@
 //! and connections belong to the parent. So a child must not touch the state that it inherits. It recognises that
 //! state by its [`generation`], has its own value of each [`PerProcess`], and closes its copies of descriptors that
 //! are [`ClosedInChildren`]. Threads of libraries take no signal of the program ([`spawn_with_signals_blocked`]).
+//! Libraries with functions for C have their [`c_boundary`].
 //!
 //! Nothing here panics, prints or runs code at exit.
 #![deny(unsafe_code)]
 
+pub mod c_boundary;
 mod closed_in_children;
 mod generation;
 mod per_process;

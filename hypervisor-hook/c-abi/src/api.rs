@@ -3,12 +3,13 @@
 //! The callers' duties are those in the header: each pointer is NULL or valid for what is read or written through it;
 //! a handle comes from `fpga_hook_start` and was not passed to `fpga_hook_stop`.
 
-use crate::entry::{self, Failure, status};
+use crate::entry::{invalid, status};
 use crate::handle::{FpgaHook, unsent};
 use crate::hold::{Bitstream, FpgaHookHold};
 use crate::text::{self, MAX_TEXT};
 use fpga_core::bitstream::Digest;
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
+use fpga_foreign_process::c_boundary::{Failure, last_error};
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ pub unsafe extern "C" fn fpga_hook_start_with_token(
 ) -> c_int {
     status(|| {
         if hook.is_null() {
-            return Err(Failure::invalid("hook is NULL"));
+            return Err(invalid("hook is NULL"));
         }
         // SAFETY: not NULL, so writable: the caller's duty.
         unsafe { hook.write(std::ptr::null_mut()) };
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn fpga_hook_start_with_token(
         let token_file = unsafe { text::optional(token_file, "token_file", MAX_PATH) }?;
         let token_file = (!token_file.is_empty()).then(|| token_file.into());
         // SAFETY: NULL or readable: the caller's duty.
-        let device = unsafe { device.as_ref() }.ok_or_else(|| Failure::invalid("device is NULL"))?;
+        let device = unsafe { device.as_ref() }.ok_or_else(|| invalid("device is NULL"))?;
         let started = Box::new(FpgaHook::start(endpoint, token_file, describe(device)?)?);
         // SAFETY: as above.
         unsafe { hook.write(Box::into_raw(started)) };
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn fpga_hook_acquire(
     with(hook, |hook| {
         check_slot(hook, slot)?;
         if hold.is_null() {
-            return Err(Failure::invalid("hold is NULL"));
+            return Err(invalid("hold is NULL"));
         }
         let (name, digest) = parts(bitstream)?;
         // Refuse here what would be refused at the release.
@@ -154,7 +155,7 @@ pub unsafe extern "C" fn fpga_hook_acquire(
 pub unsafe extern "C" fn fpga_hook_release(hook: *const FpgaHook, hold: *mut FpgaHookHold) -> c_int {
     with(hook, |hook| {
         // SAFETY: NULL or readable and writable: the caller's duty.
-        let hold = unsafe { hold.as_mut() }.ok_or_else(|| Failure::invalid("hold is NULL"))?;
+        let hold = unsafe { hold.as_mut() }.ok_or_else(|| invalid("hold is NULL"))?;
         let held = hold.held()?;
         hold.end();
         hook.released(held);
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn fpga_hook_release(hook: *const FpgaHook, hold: *mut Fpg
 pub unsafe extern "C" fn fpga_hook_progress(hook: *const FpgaHook, hold: *const FpgaHookHold) -> c_int {
     with(hook, |hook| {
         // SAFETY: NULL or readable: the caller's duty.
-        let hold = unsafe { hold.as_ref() }.ok_or_else(|| Failure::invalid("hold is NULL"))?;
+        let hold = unsafe { hold.as_ref() }.ok_or_else(|| invalid("hold is NULL"))?;
         hook.progress(hold.held()?);
         Ok(())
     })
@@ -221,18 +222,18 @@ pub unsafe extern "C" fn fpga_hook_device_status(
 ) -> c_int {
     with(hook, |hook| {
         // SAFETY: NULL or readable: the caller's duty.
-        let status = unsafe { status.as_ref() }.ok_or_else(|| Failure::invalid("status is NULL"))?;
+        let status = unsafe { status.as_ref() }.ok_or_else(|| invalid("status is NULL"))?;
         if status.loaded_count > MAX_LOADED.min(hook.slots() as usize) {
-            return Err(Failure::invalid("loaded_count is more than the device has slots, or than 48"));
+            return Err(invalid("loaded_count is more than the device has slots, or than 48"));
         }
         if status.loaded.is_null() && status.loaded_count > 0 {
-            return Err(Failure::invalid("loaded is NULL, and loaded_count is not 0"));
+            return Err(invalid("loaded is NULL, and loaded_count is not 0"));
         }
         let mut loaded = Vec::with_capacity(status.loaded_count);
         for index in 0..status.loaded_count {
             // SAFETY: `loaded` is an array of `loaded_count` entries: the caller's duty.
             let (name, digest) = parts(unsafe { status.loaded.add(index) })?;
-            let digest = digest.ok_or_else(|| Failure::invalid("a loaded bitstream has no sha256"))?;
+            let digest = digest.ok_or_else(|| invalid("a loaded bitstream has no sha256"))?;
             loaded.push(LoadedBitstream { id: Bitstream::new(name, Some(digest))?.id, digest });
         }
         let health = if status.healthy == 0 { Health::Unhealthy } else { Health::Healthy };
@@ -253,7 +254,7 @@ pub unsafe extern "C" fn fpga_hook_flush(hook: *const FpgaHook, timeout_ms: u64)
 pub unsafe extern "C" fn fpga_hook_stats(hook: *const FpgaHook, stats: *mut FpgaHookStats) -> c_int {
     with(hook, |hook| {
         if stats.is_null() {
-            return Err(Failure::invalid("stats is NULL"));
+            return Err(invalid("stats is NULL"));
         }
         let now = hook.reporter().stats();
         let filled = FpgaHookStats {
@@ -292,13 +293,13 @@ pub unsafe extern "C" fn fpga_hook_stop(hook: *mut FpgaHook, timeout_ms: u64) ->
 /// failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fpga_hook_last_error() -> *const c_char {
-    entry::last_error()
+    last_error()
 }
 
 fn with(hook: *const FpgaHook, body: impl FnOnce(&FpgaHook) -> Result<(), Failure>) -> c_int {
     status(|| {
         // SAFETY: NULL or a live handle: the caller's duty.
-        let hook = unsafe { hook.as_ref() }.ok_or_else(|| Failure::invalid("hook is NULL"))?;
+        let hook = unsafe { hook.as_ref() }.ok_or_else(|| invalid("hook is NULL"))?;
         hook.check_process()?;
         body(hook)
     })
@@ -308,12 +309,12 @@ fn check_slot(hook: &FpgaHook, slot: u32) -> Result<(), Failure> {
     if slot < hook.slots() {
         return Ok(());
     }
-    Err(Failure::invalid(format!("slot is {slot}, and the device has {} slots", hook.slots())))
+    Err(invalid(format!("slot is {slot}, and the device has {} slots", hook.slots())))
 }
 
 fn parts<'a>(bitstream: *const FpgaHookBitstream) -> Result<(&'a str, Option<Digest>), Failure> {
     // SAFETY: NULL or readable: the caller's duty.
-    let bitstream = unsafe { bitstream.as_ref() }.ok_or_else(|| Failure::invalid("bitstream is NULL"))?;
+    let bitstream = unsafe { bitstream.as_ref() }.ok_or_else(|| invalid("bitstream is NULL"))?;
     // SAFETY: a string or NULL: the caller's duty.
     let name = unsafe { text::optional(bitstream.name, "the bitstream's name", MAX_TEXT) }?;
     // SAFETY: NULL or 32 readable bytes: the caller's duty.
@@ -333,12 +334,10 @@ fn describe(device: &FpgaHookDevice) -> Result<DeviceStatus, Failure> {
         )
     };
     if !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
-        return Err(Failure::invalid(
-            "the device's id has a character that is no letter, digit, '.', '_' or '-'",
-        ));
+        return Err(invalid("the device's id has a character that is no letter, digit, '.', '_' or '-'"));
     }
     if device.slots == 0 || device.slots > MAX_SLOTS {
-        return Err(Failure::invalid(format!("slots is {}; it must be 1 to {MAX_SLOTS}", device.slots)));
+        return Err(invalid(format!("slots is {}; it must be 1 to {MAX_SLOTS}", device.slots)));
     }
     Ok(DeviceStatus {
         platform: platform.to_owned(),

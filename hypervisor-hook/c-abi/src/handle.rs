@@ -1,10 +1,11 @@
 //! The handle: a reporter, its device, and the process that made the handle.
 
-use crate::entry::Failure;
+use crate::entry::{failure, invalid};
 use crate::hold::{Bitstream, Held};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
+use fpga_foreign_process::c_boundary::Failure;
 use fpga_foreign_process::generation;
 use hook::{Config, Endpoint, Reporter, WholeMillis};
 use std::path::PathBuf;
@@ -30,10 +31,10 @@ impl FpgaHook {
     /// Starts reporting for `device`, whose status is sent at once; over TCP with the token in `token_file`.
     pub fn start(endpoint: &str, token_file: Option<PathBuf>, device: DeviceStatus) -> Result<Self, Failure> {
         let endpoint: Endpoint =
-            endpoint.parse().map_err(|error: hook::InvalidEndpoint| Failure::invalid(error.to_string()))?;
+            endpoint.parse().map_err(|error: hook::InvalidEndpoint| invalid(error.to_string()))?;
         let generation = generation();
         let reporter = Reporter::start(Config { token_file, ..Config::new(endpoint) })
-            .map_err(|error| Failure::new(libc::EAGAIN, error.to_string()))?;
+            .map_err(|error| failure(libc::EAGAIN, error.to_string()))?;
         reporter.device(device.clone());
         Ok(Self {
             generation,
@@ -51,10 +52,7 @@ impl FpgaHook {
         if self.generation == generation() {
             return Ok(());
         }
-        Err(Failure::new(
-            libc::ECHILD,
-            "this hook is the parent's; after a fork the child needs one of its own",
-        ))
+        Err(failure(libc::ECHILD, "this hook is the parent's; after a fork the child needs one of its own"))
     }
 
     /// The reporter of this handle.
@@ -151,5 +149,5 @@ fn wall_clock() -> WallTime {
 
 /// The C error for a deadline that passed.
 pub fn unsent(unsent: hook::Unsent) -> Failure {
-    Failure::new(libc::ETIMEDOUT, unsent.to_string())
+    failure(libc::ETIMEDOUT, unsent.to_string())
 }

@@ -3,9 +3,10 @@
 //!
 //! The data is checked before it is used, since the caller may have overwritten it.
 
-use crate::entry::Failure;
+use crate::entry::{failure, invalid};
 use crate::text::MAX_TEXT;
 use fpga_core::bitstream::{BitstreamId, Digest};
+use fpga_foreign_process::c_boundary::Failure;
 use std::time::Duration;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"fpgahold");
@@ -41,13 +42,13 @@ impl Bitstream {
     /// A bitstream by name (may be empty), by digest, or by both.
     pub fn new(name: &str, digest: Option<Digest>) -> Result<Self, Failure> {
         match (name, digest) {
-            ("", None) => Err(Failure::invalid("the bitstream has neither name nor sha256")),
+            ("", None) => Err(invalid("the bitstream has neither name nor sha256")),
             ("", Some(digest)) => Ok(Self { id: BitstreamId::Digest(digest), digest: None }),
             (name, digest) => match name.parse() {
                 // Both are given and the name is a digest: keep only the id.
                 Ok(id @ BitstreamId::Digest(_)) => Ok(Self { id, digest: None }),
                 Ok(id @ BitstreamId::Name(_)) => Ok(Self { id, digest }),
-                Err(error) => Err(Failure::invalid(error.to_string())),
+                Err(error) => Err(invalid(error.to_string())),
             },
         }
     }
@@ -112,7 +113,7 @@ impl FpgaHookHold {
         // SAFETY: both are plain integers without padding, of one size, and words are aligned for all of them.
         let layout = unsafe { &*(&raw const self.private_words).cast::<Layout>() };
         if layout.magic != MAGIC {
-            return Err(Failure::new(libc::ENOENT, "the hold was not acquired, or was released before"));
+            return Err(failure(libc::ENOENT, "the hold was not acquired, or was released before"));
         }
         let digest = (layout.has_digest != 0).then(|| Digest::from_bytes(layout.digest));
         let name = unpadded(&layout.name, layout.name_length)?;
@@ -135,9 +136,7 @@ fn padded(text: &str) -> ([u8; MAX_TEXT], u8) {
 
 fn unpadded(bytes: &[u8], length: u8) -> Result<&str, Failure> {
     let bytes = bytes.get(..length.into());
-    bytes
-        .and_then(|bytes| std::str::from_utf8(bytes).ok())
-        .ok_or_else(|| Failure::invalid("the hold was overwritten"))
+    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or_else(|| invalid("the hold was overwritten"))
 }
 
 #[cfg(test)]

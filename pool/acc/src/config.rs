@@ -1,5 +1,9 @@
 //! Where the brokers of the pool are, and who this process is to them.
 
+mod given;
+
+pub use given::Given;
+
 use crate::error::Error;
 use std::fmt;
 use std::path::PathBuf;
@@ -62,19 +66,7 @@ impl Config {
     /// # Errors
     /// [`Error::Config`] if no broker is named, an address is none, or brokers have TLS and no authority is named.
     pub fn from_environment() -> Result<Self, Error> {
-        let text = |variable| std::env::var(variable).ok().filter(|text: &String| !text.is_empty());
-        let config = Self::of(&text(BROKERS_VARIABLE).unwrap_or_default())?;
-        let path = |variable| std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let (token_file, ca) = (path(TOKEN_FILE_VARIABLE), path(AUTHORITIES_VARIABLE));
-        if ca.is_none()
-            && let Some(broker) = config.brokers.iter().find(|broker| broker.scheme == Scheme::Https)
-        {
-            return Err(Error::Config(format!(
-                "the broker {broker} has TLS: set {AUTHORITIES_VARIABLE} to the file of its authority (PEM)"
-            )));
-        }
-        let node = text(NODE_VARIABLE).unwrap_or_else(|| "localhost".to_owned());
-        Ok(Self { token_file, ca, node: Some(node), ..config })
+        Given::default().or_environment()
     }
 }
 

@@ -47,7 +47,7 @@ mod stream;
 mod wait;
 
 pub use config::{
-    AUTHORITIES_VARIABLE, BROKERS_VARIABLE, Broker, Config, NODE_VARIABLE, TOKEN_FILE_VARIABLE,
+    AUTHORITIES_VARIABLE, BROKERS_VARIABLE, Broker, Config, Given, NODE_VARIABLE, TOKEN_FILE_VARIABLE,
 };
 pub use error::Error;
 pub use goal::{Goal, GroupRequest};

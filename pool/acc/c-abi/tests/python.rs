@@ -1,0 +1,49 @@
+//! The Python package, with the real broker and a real device manager over PoCL.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../../tests/common/managers.rs"]
+mod managers;
+#[path = "../../tests/common/real.rs"]
+mod real;
+
+use managers::{build, built};
+use real::RealBed;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_wheel_of_the_python_package_passes_its_tests() {
+    let says =
+        Command::new("python3").args(["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).status();
+    if !says.is_ok_and(|status| status.success()) {
+        eprintln!("there is no Python 3.11: `apt-get install python3`; the test is skipped");
+        return;
+    }
+    build(&["fpga-acc-c"]);
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("python3")
+        .arg(package.join("build_wheel.py"))
+        .arg(folder.path())
+        .env("FPGA_ACC_LIBRARY", built().join("libfpga_acc.so"))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let wheel = String::from_utf8(made.stdout).unwrap();
+    // A wheel is unpacked as pip does, which is not everywhere.
+    let site = folder.path().join("site");
+    let unpacked =
+        Command::new("python3").args(["-m", "zipfile", "-e", wheel.trim()]).arg(&site).status().unwrap();
+    assert!(unpacked.success());
+    let bed = RealBed::new(&[], &[1]);
+    let output = Command::new("python3")
+        .arg(package.join("tests/test_fpga_acc.py"))
+        .env("PYTHONPATH", &site)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("FPGA_POOL", &bed.address)
+        .env("FPGA_NODE_NAME", "localhost")
+        .env_remove("FPGA_POOL_TOKEN_FILE")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
