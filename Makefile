@@ -72,6 +72,10 @@ mdbook: ## Get the pinned mdBook (5 MB, once; MDBOOK=PATH takes another)
 musl: ## Get the loader of musl for a test (0.4 MB, once)
 	@hack/musl.sh
 
+.PHONY: numpy
+numpy: ## Make a venv with NumPy for the tests of the pool's Python package (17 MB, once)
+	@hack/numpy.sh
+
 .PHONY: gateway-api
 gateway-api: ## Get the definitions of the Gateway API and its like for the tests (16 MB, once)
 	@hack/gateway-api.sh
@@ -121,7 +125,7 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane helm registry envoy promtool musl gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm registry envoy promtool musl numpy gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
 	cargo test -p fpga-tests --test web -- --ignored --skip demo::
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \

@@ -9,13 +9,15 @@ only what is not done is done again.
     with fpga_acc.open("sha-256", len(data), timeout=60) as job:
         digest = job.stream(data)
 
-The environment says where the pool is (``FPGA_POOL``, ``FPGA_POOL_TOKEN_FILE``, ``FPGA_NODE_NAME``), or ``configure``.
-Data is anything with the buffer protocol: bytes, bytearray, memoryview, numpy arrays. Nothing of it is copied in Python.
+The environment says where the pool is (``FPGA_POOL``, ``FPGA_POOL_TOKEN_FILE``, ``FPGA_POOL_CA``,
+``FPGA_NODE_NAME``), or ``configure``.
+Data is anything with the buffer protocol: bytes, bytearray, memoryview, numpy arrays. Streams copy
+nothing of it: they read and write arrays where they are.
 """
 
-from ._errors import Error, Timeout
+from ._errors import Closed, Error, Timeout
 from ._group import Group, Statistics
 from ._job import Job, Status, open, open_async
 from ._library import configure
 
-__all__ = ["Error", "Group", "Job", "Statistics", "Status", "Timeout", "configure", "open", "open_async"]
+__all__ = ["Closed", "Error", "Group", "Job", "Statistics", "Status", "Timeout", "configure", "open", "open_async"]

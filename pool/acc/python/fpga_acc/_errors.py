@@ -1,5 +1,6 @@
 """What goes wrong."""
 
+INVALID = -1
 TIMEOUT = -9
 DONE = -11
 PENDING = 1
@@ -15,3 +16,10 @@ class Error(Exception):
 
 class Timeout(Error, TimeoutError):
     """The time is over."""
+
+
+class Closed(Error):
+    """The job or the group is closed."""
+
+    def __init__(self, text):
+        super().__init__(INVALID, text)

@@ -1,10 +1,12 @@
 """Groups with goals."""
 
-from ctypes import byref, c_void_p
+import asyncio
+import itertools
+from ctypes import byref, c_void_p, string_at
 from dataclasses import dataclass
 
-from ._errors import DONE, TIMEOUT
-from ._library import Arguments, Buffer, Done, Goal, StatisticsValues, check, error, library, view
+from ._errors import DONE, TIMEOUT, Closed
+from ._library import Arguments, Buffer, Done, Goal, StatisticsValues, check, error, library
 
 _SLICE_MS = 200
 
@@ -30,6 +32,16 @@ class Statistics:
     reason: str
 
 
+class _Handle(c_void_p):
+    """A handle of the library, which lives until no call of any thread uses it any more."""
+
+    close_ms = 0
+
+    def __del__(self):
+        if self:
+            library.acc_group_close(self, self.close_ms)
+
+
 class Group:
     """Many independent actions with one accelerator on as many slots as their goal needs; a context manager.
 
@@ -44,40 +56,60 @@ class Group:
             goal = Goal(deadline[0], int(deadline[1] * 1000), 0)
         else:
             goal = Goal(0, 0, actions_per_hour)
-        handle = c_void_p()
-        self._handle, self._next_tag = None, 0
+        self._open, self._tags = _Handle(), itertools.count()
         with Arguments(arguments) as given:
             check(
                 library.acc_group_open(
-                    accelerator.encode(), given.array, given.count, byref(goal), *slots, byref(handle)
+                    accelerator.encode(), given.array, given.count, byref(goal), *slots, byref(self._open)
                 )
             )
-        self._handle = handle
+
+    @property
+    def _handle(self):
+        if not self._open:
+            raise Closed("the group is closed")
+        return self._open
 
     def submit(self, data):
         """Puts an action into the queue, and returns its number. Waits while more than 256 MiB of input are not done."""
-        tag = self._next_tag
+        tag, handle = next(self._tags), self._handle
         with Buffer(data) as source:
-            while (code := library.acc_group_submit(self._handle, tag, source.address, source.bytes, _SLICE_MS)) == TIMEOUT:
+            while (code := library.acc_group_submit(handle, tag, source.address, source.bytes, _SLICE_MS)) == TIMEOUT:
                 pass
         check(code)
-        self._next_tag += 1
         return tag
+
+    async def submit_async(self, data):
+        """Like ``submit``, for asyncio: waits in another thread."""
+        return await asyncio.to_thread(self.submit, data)
 
     def ended(self):
         """Yields the number and the output of each action as it ends, until all that were submitted have ended. Raises
-        the error of an action that fails; the others can be asked for again."""
-        done = Done()
+        the error of an action that fails, with its number as ``action``; the others can be asked for again."""
         while True:
-            code = library.acc_group_next(self._handle, byref(done), _SLICE_MS)
-            if code == TIMEOUT:
-                continue
+            code, action = self._next(_SLICE_MS)
             if code == DONE:
                 return
-            check(code)
-            if done.code < 0:
-                raise error(done.code)
-            yield done.tag, bytes(view(done.output, done.bytes))
+            if code != TIMEOUT:
+                yield action
+
+    async def ended_async(self):
+        """Like ``ended``, for asyncio."""
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        descriptor = check(library.acc_group_descriptor(self._handle))
+        loop.add_reader(descriptor, ready.set)
+        try:
+            while True:
+                code, action = self._next(0)
+                if code == DONE:
+                    return
+                if code == TIMEOUT:
+                    await ready.wait()
+                    ready.clear()
+                else:
+                    yield action
+        finally:
+            loop.remove_reader(descriptor)
 
     def map(self, inputs):
         """Submits all inputs, and returns their outputs in order."""
@@ -108,9 +140,12 @@ class Group:
 
     def close(self):
         """Waits until all actions have ended, and gives the slots up."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            check(library.acc_group_close(handle, -1))
+        handle = self._handle
+        while (code := library.acc_group_wait(handle, _SLICE_MS)) == TIMEOUT:
+            pass
+        check(code)
+        handle.close_ms = 1000
+        self._open = _Handle()
 
     def __enter__(self):
         return self
@@ -119,12 +154,18 @@ class Group:
         if kind is None:
             self.close()
         else:
-            self._give_up()
+            # Gives the group up.
+            self._open = _Handle()
 
-    def __del__(self):
-        self._give_up()
-
-    def _give_up(self):
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            library.acc_group_close(handle, 0)
+    def _next(self, timeout_ms):
+        """Waits for an action. Returns a code, and after 0 the action's number and output."""
+        handle, done = self._handle, Done()
+        code = library.acc_group_next(handle, byref(done), timeout_ms)
+        if code in (TIMEOUT, DONE):
+            return code, None
+        check(code)
+        if done.code < 0:
+            failed = error(done.code)
+            failed.action = done.tag
+            raise failed
+        return code, (done.tag, string_at(done.output, done.bytes))

@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from ctypes import byref, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_size_t, c_uint64, c_void_p, memmove
 from dataclasses import dataclass
 
-from ._errors import PENDING, TIMEOUT
-from ._library import Arguments, Buffer, StatusValues, check, error, library, view
+from ._errors import PENDING, TIMEOUT, Closed
+from ._library import Arguments, Buffer, StatusValues, check, error, library
 
 # Python sees Ctrl-C between two waits.
 _SLICE_S = 0.2
@@ -31,9 +31,9 @@ def open(accelerator, workload_bytes, *, timeout=None, **arguments):
     """
     job = Job(accelerator, workload_bytes, arguments)
     try:
-        job._wait(timeout)
+        job.wait(timeout)
     except BaseException:
-        job.close()
+        job.cancel()
         raise
     return job
 
@@ -44,56 +44,66 @@ async def open_async(accelerator, workload_bytes, **arguments):
     try:
         await job._ended()
     except BaseException:
-        job.close()
+        job.cancel()
         raise
     return job
 
 
-class Job:
-    """A job with a slot; a context manager that closes it. One thread at a time uses a job; ``cancel`` and ``status``
-    are for any."""
+class _Handle(c_void_p):
+    """A handle of the library, which lives until no call of any thread uses it any more."""
 
-    def __init__(self, accelerator, workload_bytes, arguments):
-        handle = c_void_p()
-        self._handle = None
-        with Arguments(arguments) as given:
+    def __del__(self):
+        if self:
+            library.acc_close(self)
+
+
+class Job:
+    """A job; a context manager that closes it. ``Job(...)`` does not wait: ``wait`` does, and ``status`` says why the job
+    waits; ``open`` returns a job that has a slot. One thread at a time uses a job; ``cancel`` and ``status`` are for
+    any."""
+
+    def __init__(self, accelerator, workload_bytes, arguments=()):
+        self._open = _Handle()
+        with Arguments(dict(arguments)) as given:
             check(
                 library.acc_start_open(
-                    accelerator.encode(), workload_bytes, given.array, given.count, byref(handle)
+                    accelerator.encode(), workload_bytes, given.array, given.count, byref(self._open)
                 )
             )
-        self._handle = handle
 
     @property
-    def input(self):
-        """The job's input buffer, a writable memoryview; ``numpy.frombuffer(job.input, dtype)`` copies nothing."""
-        address, count = c_void_p(), c_size_t()
-        check(library.acc_input(self._handle, byref(address), byref(count)))
-        return view(address.value, count.value)
+    def _handle(self):
+        if not self._open:
+            raise Closed("the job is closed")
+        return self._open
 
-    def run(self, count, timeout=None):
-        """Runs the first ``count`` bytes of the input buffer as the next piece of the job's input. Returns a memoryview of
-        the output, which is the library's memory and valid until the next operation."""
-        check(library.acc_start_run(self._handle, count))
-        self._wait(timeout)
-        return self._output()
+    def run(self, data, out=None, timeout=None):
+        """Runs ``data`` as the next piece of the job's input, at most ``buffer_bytes`` of it, and returns the output: a new
+        bytearray, or the part of ``out`` that was written, as a memoryview. The piece with which the input reaches
+        ``workload_bytes`` is the last one."""
+        self._start_run(data)
+        self.wait(timeout)
+        return self._output(out)
 
-    async def run_async(self, count):
+    async def run_async(self, data, out=None):
         """Like ``run``, for asyncio."""
-        check(library.acc_start_run(self._handle, count))
+        self._start_run(data)
         await self._ended()
-        return self._output()
+        return self._output(out)
+
+    @property
+    def buffer_bytes(self):
+        """Bytes that a run takes at most."""
+        return self._buffer()[1]
 
     def stream(self, data, out=None, timeout=None):
         """Runs all of ``data``, of any length, and returns the output: a new bytearray, or the part of ``out`` that was
-        written, as a memoryview."""
+        written, as a memoryview. Python copies none of it."""
         out = self._room(data) if out is None else out
         with Buffer(data) as source, Buffer(out, writable=True) as target:
-            check(
-                library.acc_start_stream(self._handle, source.address, source.bytes, target.address, target.bytes)
-            )
+            self._start_stream(source, target)
             try:
-                self._wait(timeout)
+                self.wait(timeout)
             except BaseException:
                 # The buffers are the program's again.
                 self.cancel()
@@ -104,9 +114,7 @@ class Job:
         """Like ``stream``, for asyncio."""
         out = self._room(data) if out is None else out
         with Buffer(data) as source, Buffer(out, writable=True) as target:
-            check(
-                library.acc_start_stream(self._handle, source.address, source.bytes, target.address, target.bytes)
-            )
+            self._start_stream(source, target)
             try:
                 await self._ended()
             except BaseException:
@@ -125,54 +133,72 @@ class Job:
         reason = values.reason.decode("utf-8", "replace")
         return Status(_STATES[values.state], values.slots, values.input_bytes, values.output_bytes, reason)
 
-    def cancel(self):
-        """Gives the job up, and returns at once."""
-        check(library.acc_cancel(self._handle))
-
-    def close(self):
-        """Gives the slot up."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            check(library.acc_close(handle))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        if kind is not None:
-            self.cancel()
-        self.close()
-
-    def __del__(self):
-        if self._handle is not None:
-            library.acc_close(self._handle)
-
-    def _wait(self, timeout):
-        ends = None if timeout is None else time.monotonic() + timeout
+    def wait(self, timeout=None):
+        """Waits until the job has a slot, or its operation has ended, at most ``timeout`` seconds."""
+        handle, ends = self._handle, None if timeout is None else time.monotonic() + timeout
         while True:
             left = _SLICE_S if ends is None else min(_SLICE_S, ends - time.monotonic())
-            code = library.acc_wait(self._handle, max(0, int(left * 1000)))
+            code = library.acc_wait(handle, max(0, int(left * 1000)))
             if code != TIMEOUT:
                 check(code)
                 return
             if ends is not None and time.monotonic() >= ends:
                 raise error(code)
 
+    def cancel(self):
+        """Gives the job up, and returns at once."""
+        check(library.acc_cancel(self._handle))
+
+    def close(self):
+        """Gives the slot up."""
+        self._open = _Handle()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None and self._open:
+            self.cancel()
+        self.close()
+
     async def _ended(self):
+        handle = self._handle
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
-        descriptor = check(library.acc_descriptor(self._handle))
+        descriptor = check(library.acc_descriptor(handle))
         loop.add_reader(descriptor, ready.set)
         try:
-            while check(library.acc_poll(self._handle)) == PENDING:
+            while check(library.acc_poll(handle)) == PENDING:
                 await ready.wait()
                 ready.clear()
         finally:
             loop.remove_reader(descriptor)
 
-    def _output(self):
+    def _buffer(self):
+        address, count = c_void_p(), c_size_t()
+        check(library.acc_input(self._handle, byref(address), byref(count)))
+        return address.value, count.value
+
+    def _start_run(self, data):
+        address, room = self._buffer()
+        with Buffer(data) as source:
+            # The library refuses what is longer.
+            memmove(address, source.address, min(source.bytes, room))
+            check(library.acc_start_run(self._handle, source.bytes))
+
+    def _output(self, out):
         address, count = c_void_p(), c_size_t()
         check(library.acc_output(self._handle, byref(address), byref(count)))
-        return view(address.value, count.value)
+        out = bytearray(count.value) if out is None else out
+        with Buffer(out, writable=True) as target:
+            if target.bytes < count.value:
+                raise ValueError(f"the output has {count.value} bytes, and out has {target.bytes}")
+            memmove(target.address, address, count.value)
+        return _part(out, count.value)
+
+    def _start_stream(self, source, target):
+        check(
+            library.acc_start_stream(self._handle, source.address, source.bytes, target.address, target.bytes)
+        )
 
     def _room(self, data):
         with Buffer(data) as source:
@@ -181,7 +207,11 @@ class Job:
         return bytearray(count.value)
 
     def _written(self, out):
-        count = self.status().output_bytes
-        if isinstance(out, bytearray) and len(out) == count:
-            return out
-        return memoryview(out).cast("B")[:count]
+        return _part(out, self.status().output_bytes)
+
+
+def _part(out, count):
+    """What was written of a buffer."""
+    if isinstance(out, bytearray) and len(out) == count:
+        return out
+    return memoryview(out).cast("B")[:count]

@@ -14,7 +14,7 @@ class Argument(Structure):
 
 
 class Config(Structure):
-    _fields_ = [("brokers", c_char_p), ("token_file", c_char_p), ("node", c_char_p)]
+    _fields_ = [("brokers", c_char_p), ("token_file", c_char_p), ("authorities", c_char_p), ("node", c_char_p)]
 
 
 class StatusValues(Structure):
@@ -79,9 +79,6 @@ def _load():
     return ctypes.CDLL(here if os.path.exists(here) else "libfpga_acc.so.0")
 
 
-_view = ctypes.pythonapi.PyMemoryView_FromMemory
-_view.argtypes, _view.restype = [c_void_p, ctypes.c_ssize_t, c_int], ctypes.py_object
-
 library = _load()
 library.acc_last_error.restype = c_char_p
 _functions = {
@@ -104,6 +101,7 @@ _functions = {
     "acc_group_next": [c_void_p, POINTER(Done), c_int64],
     "acc_group_descriptor": [c_void_p],
     "acc_group_statistics": [c_void_p, POINTER(StatisticsValues)],
+    "acc_group_wait": [c_void_p, c_int64],
     "acc_group_close": [c_void_p, c_int64],
 }
 for _name, _arguments in _functions.items():
@@ -142,12 +140,6 @@ class Buffer:
         self.release()
 
 
-def view(address, count):
-    """A memoryview of memory of the library."""
-    # PyBUF_WRITE.
-    return _view(address, count, 0x200) if count else memoryview(b"")
-
-
 class Arguments:
     """The arguments of an accelerator for a call."""
 
@@ -165,7 +157,7 @@ class Arguments:
             buffer.release()
 
 
-def configure(brokers=None, token_file=None, node=None):
+def configure(brokers=None, token_file=None, authorities=None, node=None):
     """Says where the pool is, in place of the environment, before the first job or group of the process."""
-    texts = [None if text is None else os.fsencode(text) for text in (brokers, token_file, node)]
+    texts = [None if text is None else os.fsencode(text) for text in (brokers, token_file, authorities, node)]
     check(library.acc_configure(byref(Config(*texts))))

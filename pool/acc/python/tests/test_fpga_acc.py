@@ -5,14 +5,10 @@ import asyncio
 import hashlib
 import os
 import tempfile
+import threading
 import unittest
 
 import fpga_acc
-
-try:
-    import numpy
-except ImportError:
-    numpy = None
 
 AES = {"key": bytes(range(32)), "counter": bytes(16)}
 
@@ -27,21 +23,38 @@ class Jobs(unittest.TestCase):
         with fpga_acc.open("aes-256-ctr", len(plain), timeout=60, **AES) as job:
             self.assertEqual(job.stream(secret), plain)
 
-    def test_runs_write_into_the_input_buffer_and_see_the_output_without_copies(self):
-        with fpga_acc.open("sha-256", 3, timeout=60) as job:
-            job.input[:] = b"abc"
-            self.assertEqual(bytes(job.run(3)), hashlib.sha256(b"abc").digest())
+    def test_runs_are_pieces_of_one_stream_and_fill_the_buffer_that_they_are_given(self):
+        plain, secret, again = os.urandom(5_000), bytearray(5_000), bytearray()
+        with fpga_acc.open("aes-256-ctr", 5_000, timeout=60, **AES) as job:
+            self.assertEqual(job.buffer_bytes, 5_000)
+            for part in (slice(0, 1_600), slice(1_600, 5_000)):
+                written = job.run(memoryview(plain)[part], out=memoryview(secret)[part])
+                self.assertEqual(len(written), part.stop - part.start)
+        with fpga_acc.open("aes-256-ctr", 5_000, timeout=60, **AES) as job:
+            again += job.run(secret)
+        self.assertNotEqual(secret, plain)
+        self.assertEqual(again, plain)
 
-    @unittest.skipIf(numpy is None, "numpy is not installed")
-    def test_numpy_arrays_go_in_and_come_out_without_copies(self):
-        plain = numpy.arange(10_000, dtype="u4")
-        secret = numpy.empty_like(plain)
+    def test_numpy_arrays_go_in_and_come_out_where_they_are(self):
+        import numpy
+
+        plain = numpy.arange(10_000, dtype="u4").reshape(100, 100)
+        secret, again = numpy.empty_like(plain), numpy.zeros_like(plain)
         with fpga_acc.open("aes-256-ctr", plain.nbytes, timeout=60, **AES) as job:
-            self.assertEqual(len(job.stream(plain, out=secret)), plain.nbytes)
+            written = job.stream(plain, out=secret)
+            self.assertEqual(len(written), plain.nbytes)
+            self.assertTrue(numpy.shares_memory(numpy.frombuffer(written, "u4"), secret))
         with fpga_acc.open("aes-256-ctr", plain.nbytes, timeout=60, **AES) as job:
-            numpy.frombuffer(job.input, "u4")[:] = secret
-            again = numpy.frombuffer(job.run(plain.nbytes), "u4")
-            numpy.testing.assert_array_equal(again, plain)
+            job.run(secret, out=again)
+        numpy.testing.assert_array_equal(again, plain)
+        with fpga_acc.open("sha-256", 400, timeout=60) as job:
+            with self.assertRaises((BufferError, ValueError)):
+                job.stream(plain[:, 0])
+            with self.assertRaises((BufferError, ValueError)):
+                plain.flags.writeable = False
+                job.stream(plain[0], out=plain[1])
+            expected = hashlib.sha256(plain[0].tobytes()).digest()
+            self.assertEqual(bytes(numpy.frombuffer(job.run(plain[0]), "u1")), expected)
 
     def test_files(self):
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as target:
@@ -73,8 +86,37 @@ class Jobs(unittest.TestCase):
             with self.assertRaises(fpga_acc.Timeout):
                 fpga_acc.open("sha-256", 5, timeout=0.3)
             self.assertEqual(holder.status().state, "running")
+            self.assertEqual(holder.status().state, "running")
             with self.assertRaisesRegex(fpga_acc.Error, "6 bytes"):
-                holder.run(6)
+                holder.run(b"123456")
+            with self.assertRaisesRegex(ValueError, "32 bytes"):
+                holder.run(b"12345", out=bytearray(31))
+        with self.assertRaises(fpga_acc.Closed):
+            holder.run(b"1")
+
+    def test_a_job_that_waits_says_why_and_another_thread_gives_it_up(self):
+        with fpga_acc.open("sha-256", 5, timeout=60):
+            waiting = fpga_acc.Job("sha-256", 5)
+            while "slot" not in waiting.status().reason:
+                with self.assertRaises(fpga_acc.Timeout):
+                    waiting.wait(0.02)
+            self.assertEqual(waiting.status().state, "waiting")
+            threading.Timer(0.05, waiting.cancel).start()
+            with self.assertRaisesRegex(fpga_acc.Error, "cancelled"):
+                waiting.wait()
+            waiting.close()
+            waiting.close()
+
+    def test_a_task_that_is_cancelled_gives_its_job_up(self):
+        async def cancelled():
+            with fpga_acc.open("sha-256", 5, timeout=60):
+                with self.assertRaises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await fpga_acc.open_async("sha-256", 5)
+            return await fpga_acc.open_async("sha-256", 5)
+
+        with asyncio.run(cancelled()) as job:
+            self.assertEqual(job.run(b"12345"), hashlib.sha256(b"12345").digest())
 
 
 class Groups(unittest.TestCase):
@@ -89,8 +131,18 @@ class Groups(unittest.TestCase):
     def test_an_action_that_fails_raises(self):
         with fpga_acc.Group("sha-256", actions_per_hour=3600, slots=(0, 1)) as group:
             group.submit(bytes(4_000_064))
-            with self.assertRaisesRegex(fpga_acc.Error, "4000064 bytes"):
+            with self.assertRaisesRegex(fpga_acc.Error, "4000064 bytes") as raised:
                 list(group.ended())
+            self.assertEqual(raised.exception.action, 0)
+
+    def test_asyncio(self):
+        async def digests():
+            with fpga_acc.Group("sha-256", actions_per_hour=3600, slots=(0, 1)) as group:
+                tags = {await group.submit_async(bytes([value])): value for value in range(10)}
+                return {tags[tag]: output async for tag, output in group.ended_async()}
+
+        expected = {value: hashlib.sha256(bytes([value])).digest() for value in range(10)}
+        self.assertEqual(asyncio.run(digests()), expected)
 
 
 if __name__ == "__main__":
