@@ -5,8 +5,9 @@ use fpga_foreign_process::ClosedInChildren;
 use fpga_foreign_process::c_boundary::Failure;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::Wake;
 use std::time::{Duration, Instant};
@@ -16,14 +17,18 @@ use std::time::{Duration, Instant};
 pub struct Signal {
     // Dropped before the descriptor.
     _closed_in_children: ClosedInChildren,
-    event: EventFd,
+    event: File,
 }
 
 impl Signal {
     /// A descriptor that is not readable.
     pub fn new() -> Result<Arc<Self>, Failure> {
-        let error = |errno: Errno| Failure::new(ACC_E_SYSTEM, format!("there is no descriptor: {errno}"));
-        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(error)?;
+        // SAFETY: the call takes no memory.
+        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        let event = Errno::result(event)
+            .map_err(|errno| Failure::new(ACC_E_SYSTEM, format!("there is no descriptor: {errno}")))?;
+        // SAFETY: the descriptor was just opened, and nobody else has it.
+        let event = File::from(unsafe { OwnedFd::from_raw_fd(event) });
         // SAFETY: in a forked child no function uses the parent's handles.
         let closed_in_children = unsafe { ClosedInChildren::register(event.as_fd()) };
         Ok(Arc::new(Self { _closed_in_children: closed_in_children, event }))
@@ -31,13 +36,13 @@ impl Signal {
 
     /// The descriptor's number.
     pub fn descriptor(&self) -> RawFd {
-        self.event.as_fd().as_raw_fd()
+        self.event.as_raw_fd()
     }
 
     /// Makes the descriptor not readable. Call it before futures are polled: what wakes them later is seen.
     pub fn clear(&self) {
         // Nothing to read is no error.
-        let _ = self.event.read();
+        let _ = (&self.event).read(&mut [0; 8]);
     }
 
     /// Waits until the descriptor is readable, at most until the deadline. Returns false after the deadline.
@@ -71,7 +76,7 @@ impl Wake for Signal {
 
     fn wake_by_ref(self: &Arc<Self>) {
         // A full counter is readable as well.
-        let _ = self.event.write(1);
+        let _ = (&self.event).write(&1_u64.to_ne_bytes());
     }
 }
 

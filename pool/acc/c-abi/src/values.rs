@@ -203,7 +203,8 @@ impl AccConfig {
         let text = |pointer, what| unsafe {
             optional_text(pointer, MAX_PATH_BYTES).map_err(|error| unusable(what, error))
         };
-        let text = |pointer, what| text(pointer, what).map(|text| (!text.is_empty()).then(|| text.to_owned()));
+        let text =
+            |pointer, what| text(pointer, what).map(|text| (!text.is_empty()).then(|| text.to_owned()));
         let given = acc::Given {
             brokers: text(self.brokers, "brokers")?,
             token_file: text(self.token_file, "token_file")?.map(Into::into),

@@ -1,8 +1,6 @@
 //! What a program says of the pool, and what the environment says.
 
-use super::{
-    AUTHORITIES_VARIABLE, BROKERS_VARIABLE, Config, NODE_VARIABLE, Scheme, TOKEN_FILE_VARIABLE,
-};
+use super::{AUTHORITIES_VARIABLE, BROKERS_VARIABLE, Config, NODE_VARIABLE, Scheme, TOKEN_FILE_VARIABLE};
 use crate::error::Error;
 use std::path::PathBuf;
 
