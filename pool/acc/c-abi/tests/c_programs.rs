@@ -99,11 +99,8 @@ fn the_examples_do_what_they_say() {
 }
 
 #[test]
+#[ignore = "a minute of valgrind; `make sanitize` runs it"]
 fn valgrind_finds_no_error_and_no_lost_memory_in_a_job() {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("valgrind is not installed: `apt-get install valgrind`; the test is skipped");
-        return;
-    }
     let (installed, bed) = (Installed::new(), RealBed::new(&[], &[1]));
     let program = installed.compile("tests/jobs.c");
     let output = installed
@@ -112,6 +109,6 @@ fn valgrind_finds_no_error_and_no_lost_memory_in_a_job() {
         .arg(&program)
         .arg("polls")
         .output()
-        .unwrap();
+        .expect("valgrind is missing: apt-get install valgrind");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
