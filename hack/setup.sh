@@ -17,6 +17,7 @@ readonly intel=$PWD/build/intel-opencl
 
 need cargo "Rust 1.90 or newer: https://rustup.rs"
 need cc "a C compiler, on Debian: apt-get install gcc libc6-dev"
+need pkg-config "pkg-config (the C library of the pool's client), on Debian: apt-get install pkg-config"
 need openssl "OpenSSL's command (manifests/certificates.sh), on Debian: apt-get install openssl"
 need python3 "Python 3, on Debian: apt-get install python3 python3-venv"
 [ -n "${SKIP_GO:-}" ] || need go "Go 1.26 or newer: https://go.dev/dl/"
