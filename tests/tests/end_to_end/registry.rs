@@ -15,8 +15,8 @@ use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::registry::{Registry, records};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use fpga_tests::testbed::wait;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
 use serde_json::json;
