@@ -76,7 +76,7 @@ impl Metrics {
         registry.register("moves", "Moves by what became of them", moves.clone());
         // The first of an outcome is an increase, too, which Prometheus sees only from a sample with 0 on.
         for outcome in OutcomeLabel::ALL {
-            moves.get_or_create(&OutcomeLabels { outcome });
+            drop(moves.get_or_create(&OutcomeLabels { outcome }));
         }
         registry.register(
             "held_moves",
