@@ -10,6 +10,7 @@ mod commands;
 mod error;
 mod figure;
 mod outcome;
+mod output;
 mod parallel;
 pub mod placement;
 pub mod pool;

@@ -5,6 +5,7 @@ mod tables;
 
 use super::grid::run_all;
 use crate::outcome::Outcome;
+use crate::output::print;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use policies::{BASE, POLICIES, Policy, Table};
@@ -96,7 +97,7 @@ impl Compare {
             }
         }
         match &self.output {
-            None => print!("{text}"),
+            None => print(&text)?,
             Some(path) => {
                 let old = std::fs::read_to_string(path).unwrap_or_default();
                 let (before, after) = old.split_once(BEGIN).unwrap_or((old.as_str(), ""));

@@ -1,6 +1,7 @@
 //! `fpga-sim generate`: writes the synthetic trace to a file, and shows the statistics of any trace.
 
 use crate::outcome::Format;
+use crate::output::print;
 use crate::trace::statistics::Statistics;
 use crate::trace::{Origin, Request, Trace};
 use anyhow::Context as _;
@@ -54,8 +55,7 @@ impl Generate {
         }
         let mut outcome = statistics.outcome();
         outcome.remarks = trace.remarks();
-        print!("{}", outcome.render(Format::Markdown)?);
-        Ok(())
+        Ok(print(&outcome.render(Format::Markdown)?)?)
     }
 }
 

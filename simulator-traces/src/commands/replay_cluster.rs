@@ -3,6 +3,7 @@
 //! Each decision is independent: the effect of another choice on later states is not simulated.
 
 use crate::outcome::{Format, Outcome, Table};
+use crate::output::print;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use fpga_core::decide::{AntiHerd, DecisionRules};
@@ -43,8 +44,7 @@ impl ReplayCluster {
     /// # Errors
     /// If the recording can't be read.
     pub fn run(&self) -> anyhow::Result<()> {
-        print!("{}", self.outcome(&self.recording)?.render(self.format)?);
-        Ok(())
+        Ok(print(&self.outcome(&self.recording)?.render(self.format)?)?)
     }
 
     fn outcome(&self, path: &Path) -> anyhow::Result<Outcome> {

@@ -7,6 +7,7 @@ mod readings;
 mod runs;
 mod tables;
 
+use crate::output::print;
 use anyhow::Context as _;
 use clap::Args;
 use kept::Kept;
@@ -84,8 +85,7 @@ impl Reproduce {
         };
         let text = format!("{remarks}\nMeans over {} seeds{but}.{so_far}\n\n{tables}", self.seeds);
         let Some(path) = &self.output else {
-            print!("{text}");
-            return Ok(());
+            return Ok(print(&text)?);
         };
         // Keep the text outside the generated part.
         let old = std::fs::read_to_string(path).unwrap_or_default();

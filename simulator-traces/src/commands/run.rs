@@ -1,6 +1,7 @@
 //! `fpga-sim run`: runs one scenario once.
 
 use crate::outcome::Format;
+use crate::output::print;
 use crate::scenario::Scenario;
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -48,7 +49,6 @@ impl Run {
                 std::fs::write(&path, series.csv()?).with_context(|| path.display().to_string())?;
             }
         }
-        print!("{}", outcome.render(self.format)?);
-        Ok(())
+        Ok(print(&outcome.render(self.format)?)?)
     }
 }

@@ -1,5 +1,6 @@
 //! `fpga-sim scenario`: prints a scenario file with all options, as a template.
 
+use crate::output::print;
 use clap::{Args, ValueEnum};
 
 /// Prints a scenario with all options, their meanings and their defaults.
@@ -28,10 +29,9 @@ impl Scenario {
     /// Runs the command.
     ///
     /// # Errors
-    /// Never; all commands have this signature.
+    /// Standard output can't be written to.
     pub fn run(&self) -> anyhow::Result<()> {
-        print!("{}", self.kind.text());
-        Ok(())
+        Ok(print(self.kind.text())?)
     }
 }
 

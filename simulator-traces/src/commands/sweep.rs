@@ -2,6 +2,7 @@
 
 use super::grid::{combinations, run_all};
 use crate::outcome::{Table, number};
+use crate::output::print;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -69,7 +70,7 @@ impl Sweep {
         let mut told: Vec<&String> = Vec::new();
         for remark in outcomes.iter().flat_map(|outcome| &outcome.remarks) {
             if !told.contains(&remark) {
-                println!("{remark}\n");
+                print(&format!("{remark}\n\n"))?;
                 told.push(remark);
             }
         }
@@ -77,8 +78,7 @@ impl Sweep {
             bail!("there is no metric {unknown:?}; write some of {}", names.join(", "));
         }
         let wanted = |name: &str| self.metric.is_empty() || self.metric.iter().any(|metric| metric == name);
-        print!("{}", table(&wanted, &number, Remarks::Before).markdown());
-        Ok(())
+        Ok(print(&table(&wanted, &number, Remarks::Before).markdown())?)
     }
 }
 
