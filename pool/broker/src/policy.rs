@@ -12,6 +12,8 @@
 //! the pool the difference; so a decision that could not be carried out, a manager that comes back, and a takeover from
 //! another broker are nothing special. The module is pure: no I/O, and moments are arguments.
 
+#[cfg(test)]
+mod consistency;
 mod explanation;
 mod faults;
 mod groups;

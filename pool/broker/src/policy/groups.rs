@@ -30,7 +30,7 @@ pub(super) struct GroupKey {
 /// The open groups.
 #[derive(Debug, Default)]
 pub(super) struct OpenGroups {
-    groups: BTreeMap<GroupKey, OpenGroup>,
+    pub(super) groups: BTreeMap<GroupKey, OpenGroup>,
     keys: BTreeMap<GroupId, GroupKey>,
     opened: u64,
     period_ends: Option<MonotonicTime>,
@@ -48,7 +48,7 @@ pub(super) struct OpenGroup {
     pub(super) asked: lease::Goal,
     pub(super) waiting: BTreeSet<JobUuid>,
     /// Slots without a job.
-    spare: BTreeSet<Slot>,
+    pub(super) spare: BTreeSet<Slot>,
     /// Number of slots with a job.
     pub(super) held: u32,
     /// What ended leases have used.
@@ -75,6 +75,13 @@ impl OpenGroups {
     pub(super) fn leave(&mut self, key: GroupKey, job: JobUuid) {
         if let Some(group) = self.groups.get_mut(&key) {
             group.waiting.remove(&job);
+        }
+    }
+
+    /// A slot without a job is not the group's any more.
+    pub(super) fn lose_spare(&mut self, key: GroupKey, place: Slot) {
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.spare.remove(&place);
         }
     }
 

@@ -50,7 +50,10 @@ impl Policy {
         }
         match record {
             SlotRecord::Free => {
-                self.end_holder(place, now);
+                // A group keeps a slot without a job until the pool wants the slot back.
+                if !self.is_spare(place) {
+                    self.end_holder(place, now);
+                }
                 if !self.slots.contains_key(&place) && !self.faults.is_suspect(id, now.now) {
                     self.put_in(id, place, class, now);
                 }
@@ -154,6 +157,10 @@ impl Policy {
         }
     }
 
+    fn is_spare(&self, place: Slot) -> bool {
+        self.slots.get(&place).is_some_and(|slot| matches!(slot.holder, Holder::GroupWithoutJob(_)))
+    }
+
     /// Takes a slot into the pool that has a lease which this policy did not decide.
     fn adopt(&mut self, id: SlotId, place: Slot, class: SlotClass, lease: &Lease, now: Moment) {
         let at = pool_time(now.now);
@@ -203,7 +210,10 @@ impl Policy {
                 self.groups.count(group, usage);
                 self.released(group, place, at)
             }
-            Holder::GroupWithoutJob(group) => self.released(group, place, at),
+            Holder::GroupWithoutJob(group) => {
+                self.groups.lose_spare(group, place);
+                self.released(group, place, at)
+            }
         };
         self.act(actions, now);
         if let Holder::Group { group, .. } | Holder::GroupWithoutJob(group) = holder {

@@ -1,3 +1,4 @@
+mod groups_end;
 mod moves;
 
 use super::*;
@@ -6,7 +7,7 @@ use fpga_board::slots::SlotIndex;
 use fpga_cluster::pool::policy::PoolPolicy;
 use fpga_cluster::pool::thresholds::Thresholds;
 use fpga_cluster::qos::groups::GoalPolicy;
-use fpga_cluster::qos::rules::GoalRules;
+use fpga_cluster::qos::rules::{Floor, GoalRules};
 use fpga_core::units::WallTime;
 use fpga_pool_api::manager::{Board, LentSlot};
 use fpga_pool_api::v1;
@@ -29,12 +30,22 @@ struct Bench {
 
 impl Bench {
     fn new(tenants: &str) -> Self {
+        Self::with(GoalRules::default(), Millis::from_secs(5), tenants)
+    }
+
+    /// A broker that leaves all of so many slots to groups, and divides them ten times a second.
+    fn of_groups(slots: u32) -> Self {
+        let rules = GoalRules { floor: Floor::None, ..GoalRules::default() };
+        Self::with(rules, Millis(100), &format!("[default]\nguaranteed-slots = {slots}\n"))
+    }
+
+    fn with(rules: GoalRules, period: Millis, tenants: &str) -> Self {
         let policy = PolicySettings {
             jobs: PoolPolicy::shared(Thresholds::new(Vec::new()).unwrap()),
             most_waiting: 1000,
             goals: GoalPolicy::Throughput,
-            rules: GoalRules::default(),
-            period: Millis::from_secs(5),
+            rules,
+            period,
             tenants: TenantSettings::parse(tenants).unwrap(),
         };
         let limits = Limits { jobs: 2000, managers: 100, slots_per_manager: 64 };

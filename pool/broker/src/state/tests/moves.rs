@@ -101,6 +101,7 @@ proptest! {
                 prop_assert!(!asked.iter().any(has) && !held.iter().any(has), "granted twice: {lease:?}");
                 asked.push((manager, lease));
             }
+            bench.state.policy.check();
             let runs = bench.state.broker.jobs().filter(|job| {
                 job.connection.is_some() && job.preparing.is_none() && matches!(job.wanted.work, Work::Run { .. })
             });

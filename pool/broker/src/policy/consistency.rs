@@ -1,0 +1,45 @@
+//! What the policy's own books and the pool must say of each other, whatever has happened.
+
+use super::{Holder, Policy, Stage};
+use fpga_cluster::shared_pool::Slot;
+use std::collections::BTreeSet;
+
+impl Policy {
+    /// Panics if the books contradict each other.
+    pub fn check(&self) {
+        for (place, slot) in &self.slots {
+            if let Holder::Group { group, .. } | Holder::GroupWithoutJob(group) = slot.holder {
+                assert!(self.groups.id(group).is_some(), "{place:?} is one of a closed group");
+            }
+        }
+        for (key, group) in self.groups.groups.iter().map(|(key, group)| (*key, group)) {
+            let without_job: BTreeSet<Slot> = self.places_of(|holder| holder == Holder::GroupWithoutJob(key));
+            assert_eq!(group.spare, without_job, "slots without a job of {key:?}");
+            let held =
+                self.places_of(|holder| matches!(holder, Holder::Group { group, .. } if group == key)).len();
+            assert_eq!(group.held as usize, held, "slots with a job of {key:?}");
+            let waiting = self.jobs.iter().filter(|(_, job)| job.stage == Stage::Group(key));
+            assert!(group.waiting.iter().eq(waiting.map(|(job, _)| job)), "waiting jobs of {key:?}");
+            assert!(group.waiting.is_empty() || without_job.is_empty(), "{key:?} has slots and waits");
+            assert!(held > 0 || !group.waiting.is_empty(), "{key:?} is open without a job");
+        }
+        for job in self.jobs.values() {
+            if let Stage::Group(key) = job.stage {
+                assert!(self.groups.id(key).is_some(), "a job waits in a closed group");
+            }
+        }
+        let (mut slots, mut jobs, mut groups) = (0, 0, 0);
+        for (_, count) in self.pool.pool().classes() {
+            (slots, jobs, groups) = (slots + count.slots, jobs + count.jobs, groups + count.groups);
+        }
+        let is_of_group = |holder| matches!(holder, Holder::Group { .. } | Holder::GroupWithoutJob(_));
+        let is_of_job = |holder| matches!(holder, Holder::Job { .. });
+        let books = (self.slots.len(), self.places_of(is_of_job).len(), self.places_of(is_of_group).len());
+        assert_eq!((slots as usize, jobs as usize, groups as usize), books, "slots, of jobs, of groups");
+    }
+
+    fn places_of(&self, is_meant: impl Fn(Holder) -> bool) -> BTreeSet<Slot> {
+        let meant = self.slots.iter().filter(|(_, slot)| is_meant(slot.holder));
+        meant.map(|(place, _)| *place).collect()
+    }
+}
