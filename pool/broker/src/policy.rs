@@ -285,10 +285,9 @@ impl Policy {
 
     /// Decides that a job gets a slot. `None` if there is no such job or slot, or the job has no bitstream for it.
     fn grant(&mut self, uuid: JobUuid, place: Slot, holder: impl Fn(JobUuid) -> Holder) -> Option<()> {
+        let digest = self.bitstream(uuid, place)?;
         let slot = self.slots.get_mut(&place)?;
         let job = self.jobs.get_mut(&uuid)?;
-        let kind = self.kinds.get(class_index(slot.class))?;
-        let digest = job.variants.iter().find(|variant| variant.fits(kind))?.digest;
         (slot.holder, slot.usage, slot.recall) = (holder(uuid), Usage::default(), Recall::No);
         job.stage = Stage::Granted;
         self.held.insert(uuid);
@@ -298,6 +297,13 @@ impl Policy {
         let usage_every = is_group.then(|| self.settings.usage_interval());
         self.decisions.push(Decision::Grant { job: uuid, slot: slot.id, digest, usage_every });
         Some(())
+    }
+
+    /// The bitstream that a job has for a slot.
+    fn bitstream(&self, job: JobUuid, place: Slot) -> Option<Digest> {
+        let kind = self.kinds.get(class_index(self.slots.get(&place)?.class))?;
+        let mut variants = self.jobs.get(&job)?.variants.iter();
+        variants.find(|variant| variant.fits(kind)).map(|variant| variant.digest)
     }
 
     fn recall(&mut self, place: Slot) {

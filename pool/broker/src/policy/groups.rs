@@ -4,6 +4,7 @@
 //! group's until the pool wants it back or another job of the group comes.
 
 use super::{Holder, Policy, Stage, pool_time};
+use crate::catalog::Variant;
 use fpga_cluster::pool::state::Use;
 use fpga_cluster::pool::{AcceleratorId, SlotClass, TenantId};
 use fpga_cluster::qos::controller::{ActionQueue, JobProgress};
@@ -15,6 +16,7 @@ use fpga_pool_leases::ids::{GroupUuid, JobUuid};
 use fpga_pool_leases::lease::{self, Usage};
 use fpga_pool_leases::messages::CancelCause;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time after which a group's job is cancelled if no slot of the pool fits, as for other jobs.
@@ -126,7 +128,23 @@ impl Policy {
         self.set_stage(uuid, Stage::Group(key));
         let Some(of_key) = self.groups.groups.get_mut(&key) else { return };
         of_key.waiting.insert(uuid);
-        if let Some(place) = of_key.spare.pop_first() {
+        self.give_spare(key);
+    }
+
+    /// Looks again in which slots of its group a waiting job can run.
+    pub(super) fn update_group_job(&mut self, uuid: JobUuid, key: GroupKey, variants: Arc<[Variant]>) {
+        let (classes, accelerator) = (self.classes_of(&variants), self.accelerator_for(&variants));
+        if let Some(job) = self.jobs.get_mut(&uuid)
+            && job.variants != variants
+        {
+            (job.variants, job.classes, job.accelerator) = (variants, classes, accelerator);
+            self.give_spare(key);
+        }
+    }
+
+    /// Gives a slot without a job, if the group has one, to a waiting job.
+    fn give_spare(&mut self, key: GroupKey) {
+        if let Some(place) = self.groups.groups.get_mut(&key).and_then(|group| group.spare.pop_first()) {
             self.give(key, place);
         }
     }
@@ -188,11 +206,12 @@ impl Policy {
         }
     }
 
-    /// Gives a slot of a group to one of its waiting jobs, if any waits.
+    /// Gives a slot of a group to the first of its waiting jobs that can run there, if any waits.
     fn give(&mut self, key: GroupKey, place: Slot) {
-        let waiting = self.groups.groups.get(&key).and_then(|group| group.waiting.first().copied());
+        let mut waiting = self.groups.groups.get(&key).into_iter().flat_map(|group| &group.waiting);
+        let fitting = waiting.find(|job| self.bitstream(**job, place).is_some()).copied();
         let granted =
-            waiting.filter(|job| self.grant(*job, place, |job| Holder::Group { job, group: key }).is_some());
+            fitting.filter(|job| self.grant(*job, place, |job| Holder::Group { job, group: key }).is_some());
         let Some(group) = self.groups.groups.get_mut(&key) else { return };
         match granted {
             Some(job) => {

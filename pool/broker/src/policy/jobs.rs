@@ -61,13 +61,15 @@ impl Policy {
     /// Looks again in which slots waiting jobs can run, after kinds of slots or accelerators have changed.
     pub fn update_jobs(&mut self, catalog: &Catalog, now: Moment) {
         self.is_outdated = false;
-        let waiting = |job: &Job| matches!(job.stage, Stage::Pool(_) | Stage::NoClass { .. });
+        let waiting = |job: &Job| job.stage != Stage::Granted;
         let jobs: Vec<JobUuid> =
             self.jobs.iter().filter(|(_, job)| waiting(job)).map(|(uuid, _)| *uuid).collect();
         for uuid in jobs {
             let Some(job) = self.jobs.get(&uuid) else { continue };
             let variants = self.usable_variants(&job.asked, catalog, now);
-            if self.classes_of(&variants) != job.classes {
+            if let Stage::Group(key) = job.stage {
+                self.update_group_job(uuid, key, variants);
+            } else if self.classes_of(&variants) != job.classes {
                 let (asked, told) = (job.asked.clone(), job.told.clone());
                 self.leave(uuid, now);
                 self.enter(uuid, asked, told, Quotas::Waive, catalog, now);
@@ -96,10 +98,7 @@ impl Policy {
             Some(node) => NodeIndex(self.nodes.number(node).0),
             None => NodeIndex(u32::MAX),
         };
-        let accelerator = match variants.first() {
-            Some(variant) => self.accelerator_of(&variant.digest),
-            None => AcceleratorId(u32::MAX),
-        };
+        let accelerator = self.accelerator_for(&variants);
         let since = arrival(asked.first_arrival, now);
         let (classes, work) = (self.classes_of(&variants), asked.wanted.work);
         let pool_job = self.new_pool_job(uuid);
@@ -154,7 +153,7 @@ impl Policy {
     }
 
     /// The classes of slots in which one of the bitstreams runs.
-    fn classes_of(&self, variants: &[Variant]) -> ClassSet {
+    pub(super) fn classes_of(&self, variants: &[Variant]) -> ClassSet {
         let fits = |number: &usize| {
             self.kinds.get(*number).is_some_and(|kind| variants.iter().any(|variant| variant.fits(kind)))
         };
@@ -165,6 +164,11 @@ impl Policy {
     /// The accelerator that a bitstream stands for in the pool: residency and speed are told apart by it.
     pub(super) fn accelerator_of(&mut self, digest: &Digest) -> AcceleratorId {
         AcceleratorId(self.accelerators.number(&digest.to_string()).0)
+    }
+
+    /// The accelerator of a job that may use these bitstreams.
+    pub(super) fn accelerator_for(&mut self, variants: &[Variant]) -> AcceleratorId {
+        variants.first().map_or(AcceleratorId(u32::MAX), |variant| self.accelerator_of(&variant.digest))
     }
 
     pub(super) fn new_pool_job(&mut self, uuid: JobUuid) -> JobId {

@@ -271,6 +271,47 @@ fn a_group_whose_leases_never_pause_is_controlled_by_what_managers_report_meanwh
 }
 
 #[test]
+fn a_slot_that_a_group_has_for_no_job_is_offered_to_one_group_alone() {
+    let mut bench = Bench::of_groups(4);
+    bench.register(1, vec![SlotStatus::Free; 4]);
+    let group = |id| {
+        let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
+        Work::Group(Group { id: GroupUuid(id), goal, least: 1, most: 4 })
+    };
+    let jobs = |outputs: &[Output]| -> Vec<u128> {
+        prepares(outputs).iter().map(|(_, lease)| lease.job.0).collect()
+    };
+    assert_eq!(jobs(&bench.want(1, "aes", group(1))), [1]);
+    // Three slots are the group's, without jobs, when the broker looks at all slots.
+    bench.pass(Millis::from_secs(2));
+    assert_eq!(jobs(&bench.want(11, "aes", group(2))), [11]);
+    let later: Vec<u128> = (2..=4).flat_map(|job| jobs(&bench.want(job, "aes", group(1)))).collect();
+    assert_eq!(later, [2, 3], "the fourth slot is the other group's");
+    bench.state.policy.check();
+}
+
+#[test]
+fn a_group_whose_bitstream_was_at_fault_gets_slots_when_it_may_be_tried_again() {
+    let mut bench = Bench::of_groups(3);
+    bench.register(1, vec![SlotStatus::Free; 3]);
+    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
+    let group = Group { id: GroupUuid(9), goal, least: 0, most: 3 };
+    let mut todo = Leases::new();
+    for job in 1..=3 {
+        todo.extend(prepares(&bench.want(job, "aes", Work::Group(group))));
+    }
+    let (manager, held) = todo.pop().unwrap();
+    bench.manager(manager, ManagerToBroker::Prepared { lease: held.id });
+    bench.report(manager, held.slot, SlotStatus::Held(held.clone(), Activity::Busy));
+    for (manager, lease) in todo {
+        bench.manager(manager, ManagerToBroker::Refused { lease: lease.id, why: Refusal::BadBitstream });
+        bench.report(manager, lease.slot, SlotStatus::Free);
+    }
+    assert_eq!(prepares(&bench.pass(Millis::from_secs(50))), []);
+    assert_eq!(prepares(&bench.pass(Millis::from_secs(15))).len(), 2);
+}
+
+#[test]
 fn a_job_whose_lease_came_while_its_client_was_gone_waits_again() {
     let mut bench = Bench::new("");
     bench.register(1, vec![SlotStatus::Free]);
