@@ -271,22 +271,25 @@ fn a_group_whose_leases_never_pause_is_controlled_by_what_managers_report_meanwh
 }
 
 #[test]
-fn a_slot_that_a_group_has_for_no_job_is_offered_to_one_group_alone() {
+fn a_group_does_not_give_the_slots_of_a_lost_manager_to_its_next_job() {
     let mut bench = Bench::of_groups(4);
-    bench.register(1, vec![SlotStatus::Free; 4]);
-    let group = |id| {
-        let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
-        Work::Group(Group { id: GroupUuid(id), goal, least: 1, most: 4 })
-    };
-    let jobs = |outputs: &[Output]| -> Vec<u128> {
-        prepares(outputs).iter().map(|(_, lease)| lease.job.0).collect()
-    };
-    assert_eq!(jobs(&bench.want(1, "aes", group(1))), [1]);
-    // Three slots are the group's, without jobs, when the broker looks at all slots.
-    bench.pass(Millis::from_secs(2));
-    assert_eq!(jobs(&bench.want(11, "aes", group(2))), [11]);
-    let later: Vec<u128> = (2..=4).flat_map(|job| jobs(&bench.want(job, "aes", group(1)))).collect();
-    assert_eq!(later, [2, 3], "the fourth slot is the other group's");
+    bench.register(1, vec![SlotStatus::Free; 2]);
+    bench.register(2, vec![SlotStatus::Free; 2]);
+    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
+    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 4 });
+    for job in 1..=3 {
+        let (manager, lease) = prepares(&bench.want(job, "aes", group)).remove(0);
+        assert_eq!(manager, job.div_ceil(2) as u64);
+        bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id });
+        bench.report(manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+    }
+    // The first manager's slots are the group's, without jobs, when that manager is lost.
+    for slot in [0, 1].map(SlotIndex) {
+        bench.report(1, slot, SlotStatus::Free);
+    }
+    bench.input(Input::ManagerClosed(ConnectionId(1)));
+    let granted = prepares(&bench.want(4, "aes", group));
+    assert_eq!(granted.iter().map(|(manager, _)| *manager).collect::<Vec<_>>(), [2]);
     bench.state.policy.check();
 }
 
