@@ -4,6 +4,7 @@
 //! the ends of the steps, in order. So the bytes of the next step move while one computes.
 
 mod board;
+mod in_order;
 
 use crate::step::Step;
 use board::{Board, BoardError, UnderWay};
@@ -16,6 +17,7 @@ use fpga_net::tls::PinnedKey;
 use fpga_pool_leases::ids::{LeaseId, StepNumber};
 use fpga_pool_leases::lease::Endpoint;
 use fpga_pool_leases::timing;
+use in_order::InOrder;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -118,11 +120,10 @@ fn work(
     report: &Report,
 ) -> SlotEnd {
     let session = match open(lease, addresses, report) {
-        Ok(session) => Arc::new(session),
+        Ok(session) => session,
         Err(LeaseError::Gone(_)) => return SlotEnd::Gone,
         Err(error) => return SlotEnd::Lost(error.to_string()),
     };
-    report(SlotEvent::Opened(Arc::clone(&session)));
     let Some(work) = work else {
         session.close();
         return SlotEnd::Lost("given up".to_owned());
@@ -143,12 +144,12 @@ fn work(
     }
 }
 
-/// Opens the session at the first address that answers.
+/// Opens the session at the first address that answers, and reports that.
 fn open(
     lease: LeaseId,
     addresses: &[(String, Option<PinnedKey>)],
     report: &Report,
-) -> Result<LeasedSession, LeaseError> {
+) -> Result<Arc<LeasedSession>, LeaseError> {
     let mut result = Err(LeaseError::Connect("the broker named no address of the manager".to_owned()));
     for (address, key) in addresses {
         let lease = Lease {
@@ -158,10 +159,16 @@ fn open(
             silence: Duration::from_millis(timing::SILENT.0),
         };
         let report = Arc::clone(report);
-        result = LeasedSession::open(&lease, move |notice| match notice {
-            Notice::Yield => report(SlotEvent::Yield),
-            Notice::Lost(why) => report(SlotEvent::Ended(SlotEnd::Lost(why))),
+        let events = Arc::new(InOrder::new(move |event| report(event)));
+        let noticed = Arc::clone(&events);
+        let opened = LeasedSession::open(&lease, move |notice| {
+            noticed.notice(match notice {
+                Notice::Yield => SlotEvent::Yield,
+                Notice::Lost(why) => SlotEvent::Ended(SlotEnd::Lost(why)),
+            });
         });
+        result =
+            opened.map(Arc::new).inspect(|session| events.opened(SlotEvent::Opened(Arc::clone(session))));
         if !matches!(result, Err(LeaseError::Connect(_) | LeaseError::Address(_))) {
             break;
         }
