@@ -6,7 +6,7 @@
 use super::{Holder, Policy, Stage, pool_time};
 use crate::catalog::Variant;
 use fpga_cluster::pool::state::Use;
-use fpga_cluster::pool::{AcceleratorId, SlotClass, TenantId};
+use fpga_cluster::pool::{AcceleratorId, ClassSet, SlotClass, TenantId};
 use fpga_cluster::qos::controller::{ActionQueue, JobProgress};
 use fpga_cluster::qos::groups::{NewGroup, OpenError};
 use fpga_cluster::qos::{Goal, GoalError, JobId as GroupId, Limits, Rate};
@@ -73,6 +73,11 @@ impl OpenGroups {
         self.period_ends.into_iter().chain(without_class).min()
     }
 
+    /// Whether jobs may wait for a class of slots for their groups.
+    pub(super) fn lack_class(&self) -> bool {
+        !self.without_class.is_empty()
+    }
+
     /// A job of the group does not wait any more.
     pub(super) fn leave(&mut self, key: GroupKey, job: JobUuid) {
         if let Some(group) = self.groups.get_mut(&key) {
@@ -112,9 +117,7 @@ impl Policy {
         let (tenant, accelerator, since, classes) = (job.tenant, job.accelerator, job.since, job.classes);
         let key = GroupKey { tenant, uuid: group.id };
         if !self.groups.groups.contains_key(&key) {
-            let fitting = self.pool.pool().classes().filter(|(class, _)| classes.contains(*class));
-            let largest = fitting.filter(|(_, count)| count.slots > 0).max_by_key(|(_, count)| count.slots);
-            let Some((class, _)) = largest else {
+            let Some(class) = self.largest_class(classes) else {
                 let until = now.now + NO_SLOT_TIMEOUT;
                 self.groups.without_class.insert((until, uuid));
                 self.set_stage(uuid, Stage::NoClass { until });
@@ -129,6 +132,13 @@ impl Policy {
         let Some(of_key) = self.groups.groups.get_mut(&key) else { return };
         of_key.waiting.insert(uuid);
         self.give_spare(key);
+    }
+
+    /// The class with the most slots among these; `None` if none has a slot.
+    pub(super) fn largest_class(&self, classes: ClassSet) -> Option<SlotClass> {
+        let fitting = self.pool.pool().classes().filter(|(class, _)| classes.contains(*class));
+        let largest = fitting.filter(|(_, count)| count.slots > 0).max_by_key(|(_, count)| count.slots);
+        largest.map(|(class, _)| class)
     }
 
     /// Looks again in which slots of its group a waiting job can run.

@@ -67,9 +67,15 @@ impl Policy {
         for uuid in jobs {
             let Some(job) = self.jobs.get(&uuid) else { continue };
             let variants = self.usable_variants(&job.asked, catalog, now);
+            let classes = self.classes_of(&variants);
+            let enters_anew = match job.stage {
+                Stage::Pool(_) => classes != job.classes,
+                Stage::NoClass { .. } => self.largest_class(classes).is_some(),
+                Stage::Group(_) | Stage::Granted => false,
+            };
             if let Stage::Group(key) = job.stage {
                 self.update_group_job(uuid, key, variants);
-            } else if self.classes_of(&variants) != job.classes {
+            } else if enters_anew {
                 let (asked, told) = (job.asked.clone(), job.told.clone());
                 self.leave(uuid, now);
                 self.enter(uuid, asked, told, Quotas::Waive, catalog, now);

@@ -103,6 +103,7 @@ impl Policy {
 
     fn put_in(&mut self, id: SlotId, place: Slot, class: SlotClass, now: Moment) {
         self.slots.insert(place, SlotState::of_nobody(id, class));
+        self.is_outdated |= self.groups.lack_class();
         let actions = self.pool.add_slot(place, class, pool_time(now.now));
         self.act(actions, now);
         let loaded = self.boards.get(&id.manager).and_then(|board| *board.loaded.get(id.slot.0 as usize)?);
@@ -167,6 +168,7 @@ impl Policy {
         let (tenant, job) = (self.tenant(lease.tenant.as_str(), now), lease.job);
         let accelerator = self.accelerator_of(&lease.digest);
         self.held.insert(job);
+        self.is_outdated |= self.groups.lack_class();
         let mut state = SlotState::of_nobody(id, class);
         if let Work::Group(group) = lease.work
             && let Some((key, group_id)) = self.adopt_group(tenant, &group, class, accelerator, now)

@@ -294,6 +294,20 @@ fn a_group_does_not_give_the_slots_of_a_lost_manager_to_its_next_job() {
 }
 
 #[test]
+fn a_group_that_found_no_slots_gets_those_of_a_manager_that_comes_back() {
+    let mut bench = Bench::of_groups(2);
+    bench.register(1, vec![SlotStatus::Free; 2]);
+    bench.input(Input::ManagerClosed(ConnectionId(1)));
+    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
+    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 2 });
+    for job in 1..=2 {
+        assert_eq!(prepares(&bench.want(job, "aes", group)), []);
+    }
+    assert_eq!(prepares(&bench.register(1, vec![SlotStatus::Free; 2])).len(), 2);
+    assert_eq!(cancelled(&bench.pass(Millis::from_secs(31))), []);
+}
+
+#[test]
 fn a_group_whose_bitstream_was_at_fault_gets_slots_when_it_may_be_tried_again() {
     let mut bench = Bench::of_groups(3);
     bench.register(1, vec![SlotStatus::Free; 3]);

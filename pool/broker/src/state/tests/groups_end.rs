@@ -1,5 +1,6 @@
 //! Groups that begin, are recalled, and end in any order of messages, with the protocol's own machines at all sides.
 
+mod parts;
 mod world;
 
 use proptest::prelude::*;
@@ -26,6 +27,9 @@ pub(super) enum Move {
     Settle(u8),
     /// Time passes.
     Pass(u64),
+    /// A connection to the broker is cut, and another one made.
+    CutManager,
+    CutClient,
 }
 
 fn any_move() -> impl Strategy<Value = Move> {
@@ -40,6 +44,7 @@ fn any_move() -> impl Strategy<Value = Move> {
         2 => (0_u8..60).prop_map(Move::Settle),
         3 => (0_u64..150).prop_map(Move::Pass),
         1 => (0_u64..3000).prop_map(Move::Pass),
+        1 => prop_oneof![Just(Move::CutManager), Just(Move::CutClient)],
     ]
 }
 

@@ -1,4 +1,5 @@
-//! A broker, a manager with six slots, and a client, with the messages between them.
+//! A broker, a manager with six slots, and a client, with the messages between them. A message that the broker sent or gets
+//! belongs to the present connection: a cut loses those that are under way.
 
 use super::super::*;
 use super::Move;
@@ -9,21 +10,24 @@ use fpga_pool_leases::messages::{ClientToManager, ManagerToClient};
 use fpga_pool_leases::broker::SlotRecord;
 
 const SLOTS: u32 = 6;
-const MANAGER: ConnectionId = ConnectionId(1);
+const MANAGER: ManagerId = ManagerId(1);
 /// Time in which everything that is under way comes to its end, without the end of a client's patience.
 const REST: Millis = Millis::from_secs(40);
 
 /// The world.
 pub(super) struct World {
     pub(super) bench: Bench,
-    manager: Manager,
-    jobs: BTreeMap<JobUuid, Job>,
-    sessions: BTreeMap<LeaseId, Session>,
-    tasks: Vec<Task>,
-    from_manager: VecDeque<ManagerToBroker>,
-    to_manager: VecDeque<BrokerToManager>,
-    from_client: VecDeque<ClientToBroker>,
-    to_client: VecDeque<ToClient>,
+    pub(super) manager: Manager,
+    /// The manager's connection to the broker, and the client's.
+    manager_link: ConnectionId,
+    client_link: ConnectionId,
+    pub(super) jobs: BTreeMap<JobUuid, Job>,
+    pub(super) sessions: BTreeMap<LeaseId, Session>,
+    pub(super) tasks: Vec<Task>,
+    pub(super) from_manager: VecDeque<ManagerToBroker>,
+    pub(super) to_manager: VecDeque<BrokerToManager>,
+    pub(super) from_client: VecDeque<ClientToBroker>,
+    pub(super) to_client: VecDeque<ToClient>,
     /// Open groups and their jobs.
     groups: BTreeMap<u8, Vec<JobUuid>>,
     runs: Vec<JobUuid>,
@@ -31,16 +35,16 @@ pub(super) struct World {
 }
 
 /// The connection that was made for a lease.
-struct Session {
-    connection: ConnectionId,
-    job: JobUuid,
+pub(super) struct Session {
+    pub(super) connection: ConnectionId,
+    pub(super) job: JobUuid,
     /// `None` is the end of the connection.
-    to_manager: VecDeque<Option<ClientToManager>>,
-    to_client: VecDeque<Option<ManagerToClient>>,
+    pub(super) to_manager: VecDeque<Option<ClientToManager>>,
+    pub(super) to_client: VecDeque<Option<ManagerToClient>>,
 }
 
 /// What the board does.
-enum Task {
+pub(super) enum Task {
     Load(SlotIndex, LeaseId),
     Step(SlotIndex, LeaseId, StepNumber),
 }
@@ -68,6 +72,8 @@ impl World {
         let mut world = Self {
             bench: Bench::of_groups(SLOTS),
             manager,
+            manager_link: ConnectionId(1),
+            client_link: CLIENT,
             jobs: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tasks: Vec::new(),
@@ -80,7 +86,7 @@ impl World {
             numbers: 0,
         };
         world.tell_manager(manager::Event::ChildrenReaped);
-        world.tell_manager(manager::Event::BrokerConnected(MANAGER));
+        world.tell_manager(manager::Event::BrokerConnected(world.manager_link));
         world.arrives(Way::FromManager);
         world
     }
@@ -126,6 +132,8 @@ impl World {
                 }
             }
             Move::Pass(time) => self.pass(Millis(time)),
+            Move::CutManager => self.cut_manager(),
+            Move::CutClient => self.cut_client(),
         }
     }
 
@@ -189,8 +197,30 @@ impl World {
         let id = JobUuid(u128::from(self.number()));
         let wanted = Wanted { accelerator: "aes".into(), work };
         self.jobs.insert(id, Job::new(id, wanted, Repetition::Allowed, Rules::default()));
-        self.tell_job(id, client::Event::BrokerConnected(CLIENT));
+        self.tell_job(id, client::Event::BrokerConnected(self.client_link));
         id
+    }
+
+    fn cut_manager(&mut self) {
+        let (old, new) = (self.manager_link, ConnectionId(10_000 + self.number()));
+        self.manager_link = new;
+        self.from_manager.clear();
+        self.to_manager.clear();
+        self.tell_broker(Input::ManagerClosed(old));
+        self.tell_manager(manager::Event::BrokerClosed(old));
+        self.tell_manager(manager::Event::BrokerConnected(new));
+    }
+
+    fn cut_client(&mut self) {
+        let (old, new) = (self.client_link, ConnectionId(10_000 + self.number()));
+        self.client_link = new;
+        self.from_client.clear();
+        self.to_client.clear();
+        self.tell_broker(Input::ClientClosed(old));
+        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
+            self.tell_job(job, client::Event::BrokerClosed(old));
+            self.tell_job(job, client::Event::BrokerConnected(new));
+        }
     }
 
     fn cancel(&mut self, jobs: Vec<JobUuid>, group: Option<u8>) {
@@ -202,7 +232,7 @@ impl World {
         }
     }
 
-    fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
@@ -231,29 +261,29 @@ impl World {
         match way {
             Way::FromManager => {
                 let Some(message) = self.from_manager.pop_front() else { return };
-                let id = ManagerId(1);
+                let link = self.manager_link;
                 let input = if matches!(message, ManagerToBroker::Register { .. }) {
                     let board =
                         Board { name: "b".into(), kind: "a10".into(), shell: None, node: "n1".into() };
                     let lent = LentBoard { board, slots: vec![LentSlot::default(); SLOTS as usize] };
-                    Input::Register(MANAGER, id, lent, message)
+                    Input::Register(link, MANAGER, lent, message)
                 } else {
-                    Input::Manager(MANAGER, id, message)
+                    Input::Manager(link, MANAGER, message)
                 };
                 self.tell_broker(input);
             }
             Way::ToManager => {
                 let Some(message) = self.to_manager.pop_front() else { return };
-                self.tell_manager(manager::Event::Broker(MANAGER, message));
+                self.tell_manager(manager::Event::Broker(self.manager_link, message));
             }
             Way::FromClient => {
                 let Some(message) = self.from_client.pop_front() else { return };
                 let client = Client { tenant: Tenant::new("a"), home: None };
                 self.tell_broker(match message {
                     ClientToBroker::Want { job, wanted, attempt, .. } => {
-                        Input::Want(CLIENT, client, Want { job, wanted, ticket: None, attempt })
+                        Input::Want(self.client_link, client, Want { job, wanted, ticket: None, attempt })
                     }
-                    ClientToBroker::Cancel { job } => Input::Cancel(CLIENT, client, job),
+                    ClientToBroker::Cancel { job } => Input::Cancel(self.client_link, client, job),
                 });
             }
             Way::ToClient => {
@@ -268,7 +298,7 @@ impl World {
                         BrokerToClient::Ticket(ticket) => ticket.job,
                         BrokerToClient::Offer { job, .. } | BrokerToClient::Cancel { job, .. } => *job,
                     };
-                    self.tell_job(job, client::Event::Broker(CLIENT, told));
+                    self.tell_job(job, client::Event::Broker(self.client_link, told));
                 }
             }
             Way::SessionToManager(lease) => {
@@ -298,107 +328,5 @@ impl World {
                 manager::Event::StepEnded { slot, lease, step, usage }
             }
         });
-    }
-
-    /// Time passes, and the parties hear of each other meanwhile.
-    fn pass(&mut self, time: Millis) {
-        let sessions: Vec<(LeaseId, JobUuid, ConnectionId)> =
-            self.sessions.iter().map(|(lease, of)| (*lease, of.job, of.connection)).collect();
-        for (lease, job, connection) in sessions {
-            self.tell_job(job, client::Event::ManagerAlive(lease));
-            self.tell_manager(manager::Event::ClientAlive(connection));
-        }
-        let outputs = self.bench.pass(time);
-        self.send(outputs);
-        let now = self.bench.now.now;
-        let actions = self.manager.tick(now);
-        self.manager_acts(actions);
-        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
-            let actions = self.jobs.get_mut(&job).map(|machine| machine.tick(now));
-            self.job_acts(job, actions.unwrap_or_default());
-        }
-    }
-
-    fn tell_broker(&mut self, input: Input) {
-        let outputs = self.bench.input(input);
-        self.send(outputs);
-    }
-
-    fn send(&mut self, outputs: Vec<Output>) {
-        for output in outputs {
-            match output {
-                Output::ToManager(_, message) => self.to_manager.push_back(message),
-                Output::ToClient(_, message) => self.to_client.push_back(message),
-                Output::Close(_) | Output::SwapTerm { .. } => panic!("{output:?}"),
-            }
-        }
-    }
-
-    fn tell_manager(&mut self, event: manager::Event) {
-        let actions = self.manager.handle(event, self.bench.now.now);
-        self.manager_acts(actions);
-    }
-
-    fn manager_acts(&mut self, actions: Vec<manager::Action>) {
-        use manager::Action;
-        for action in actions {
-            match action {
-                Action::ToBroker(message) => self.from_manager.push_back(message),
-                Action::ToClient(connection, message) => self.to_session(connection, Some(message)),
-                Action::CloseClient(connection) => self.to_session(connection, None),
-                Action::Load { slot, lease, .. } => self.tasks.push(Task::Load(slot, lease)),
-                Action::Start { slot, lease, step } => self.tasks.push(Task::Step(slot, lease, step)),
-                Action::Kill { .. } | Action::Probe(_) | Action::ReapChildren => {}
-            }
-        }
-    }
-
-    fn to_session(&mut self, connection: ConnectionId, message: Option<ManagerToClient>) {
-        if let Some(session) = self.sessions.values_mut().find(|session| session.connection == connection) {
-            session.to_client.push_back(message);
-        }
-    }
-
-    fn tell_job(&mut self, job: JobUuid, event: client::Event) {
-        let now = self.bench.now.now;
-        let actions = self.jobs.get_mut(&job).map(|machine| machine.handle(event, now));
-        self.job_acts(job, actions.unwrap_or_default());
-    }
-
-    fn job_acts(&mut self, job: JobUuid, actions: Vec<client::Action>) {
-        use client::Action;
-        for action in actions {
-            match action {
-                Action::ToBroker(message) => self.from_client.push_back(message),
-                Action::Attach { lease, .. } => self.attach(job, lease),
-                Action::Decline { lease, .. } => {
-                    self.attach(job, lease);
-                    self.close(lease);
-                }
-                // The end of the session releases the lease; the handshake attaches.
-                Action::ToManager(_, ClientToManager::Release { .. } | ClientToManager::Attach { .. }) => {}
-                Action::ToManager(lease, message) => {
-                    let session = self.sessions.get_mut(&lease).expect("a step goes by the lease's session");
-                    session.to_manager.push_back(Some(message));
-                }
-                Action::CloseManager(lease) => self.close(lease),
-                Action::Deliver(_) => {}
-                Action::Ended(_) => {
-                    self.jobs.remove(&job);
-                }
-            }
-        }
-    }
-
-    fn attach(&mut self, job: JobUuid, lease: LeaseId) {
-        let connection = ConnectionId(10_000 + self.number());
-        let to_manager = VecDeque::from([Some(ClientToManager::Attach { lease })]);
-        self.sessions.insert(lease, Session { connection, job, to_manager, to_client: VecDeque::new() });
-    }
-
-    fn close(&mut self, lease: LeaseId) {
-        if let Some(session) = self.sessions.get_mut(&lease) {
-            session.to_manager.push_back(None);
-        }
     }
 }
