@@ -51,8 +51,8 @@ impl World {
         for action in actions {
             match action {
                 Action::ToBroker(message) => self.from_manager.push_back(message),
-                Action::ToClient(connection, message) => self.to_session(connection, Some(message)),
-                Action::CloseClient(connection) => self.to_session(connection, None),
+                Action::ToClient(connection, message) => self.tell_session(connection, Some(message)),
+                Action::CloseClient(connection) => self.tell_session(connection, None),
                 Action::Load { slot, lease, .. } => self.tasks.push(Task::Load(slot, lease)),
                 Action::Start { slot, lease, step } => self.tasks.push(Task::Step(slot, lease, step)),
                 Action::Kill { .. } | Action::Probe(_) | Action::ReapChildren => {}
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    fn to_session(&mut self, connection: ConnectionId, message: Option<ManagerToClient>) {
+    fn tell_session(&mut self, connection: ConnectionId, message: Option<ManagerToClient>) {
         if let Some(session) = self.sessions.values_mut().find(|session| session.connection == connection) {
             session.to_client.push_back(message);
         }
@@ -83,13 +83,13 @@ impl World {
                     self.close(lease);
                 }
                 // The end of the session releases the lease; the handshake attaches.
-                Action::ToManager(_, ClientToManager::Release { .. } | ClientToManager::Attach { .. }) => {}
+                Action::Deliver(_)
+                | Action::ToManager(_, ClientToManager::Release { .. } | ClientToManager::Attach { .. }) => {}
                 Action::ToManager(lease, message) => {
                     let session = self.sessions.get_mut(&lease).expect("a step goes by the lease's session");
                     session.to_manager.push_back(Some(message));
                 }
                 Action::CloseManager(lease) => self.close(lease),
-                Action::Deliver(_) => {}
                 Action::Ended(_) => {
                     self.jobs.remove(&job);
                 }

@@ -3,11 +3,11 @@
 
 use super::super::*;
 use super::Move;
+use fpga_pool_leases::broker::SlotRecord;
 use fpga_pool_leases::client::{self, Job, Repetition};
 use fpga_pool_leases::ids::StepNumber;
 use fpga_pool_leases::manager::{self, Manager, Outcome};
 use fpga_pool_leases::messages::{ClientToManager, ManagerToClient};
-use fpga_pool_leases::broker::SlotRecord;
 
 const SLOTS: u32 = 6;
 const MANAGER: ManagerId = ManagerId(1);
@@ -94,7 +94,9 @@ impl World {
     pub(super) fn apply(&mut self, what: Move) {
         match what {
             Move::Open(group) => self.open(group),
-            Move::End(group) => self.cancel(self.groups.get(&group).cloned().unwrap_or_default(), Some(group)),
+            Move::End(group) => {
+                self.cancel(self.groups.get(&group).cloned().unwrap_or_default(), Some(group));
+            }
             Move::Run => {
                 let job = self.begin(Work::Run { bytes: 10 });
                 self.runs.push(job);
@@ -120,7 +122,10 @@ impl World {
                     self.jobs.iter().filter(|(_, job)| job.room() > 0).map(|(id, _)| *id).collect();
                 if !with_room.is_empty() {
                     let step = StepNumber(self.number());
-                    self.tell_job(with_room[which % with_room.len()], client::Event::Submit { step, bytes: 1 });
+                    self.tell_job(
+                        with_room[which % with_room.len()],
+                        client::Event::Submit { step, bytes: 1 },
+                    );
                 }
             }
             Move::Settle(messages) => {
