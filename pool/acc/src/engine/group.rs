@@ -119,8 +119,8 @@ impl Group {
         let number = StepNumber(self.next_action);
         self.next_action += 1;
         if let Stage::Wrong(error) = &self.stage {
-            action.output.send(Err(error.clone()));
-            return self.statistics.send_modify(|statistics| statistics.failed += 1);
+            self.statistics.send_modify(|statistics| statistics.failed += 1);
+            return action.output.send(Err(error.clone()));
         }
         self.actions.insert(number, Action::new(action));
         self.queue.push_back(number);
@@ -203,8 +203,8 @@ impl Group {
 
     fn fail(&mut self, number: StepNumber, error: Error) {
         if let Some(action) = self.actions.remove(&number) {
-            action.output.send(Err(error));
             self.statistics.send_modify(|statistics| statistics.failed += 1);
+            action.output.send(Err(error));
         }
     }
 
@@ -287,12 +287,16 @@ impl Owner for Group {
         self.end_use(job, done.step, now);
         let Some(action) = self.actions.remove(&done.step) else { return };
         self.failures = 0;
+        let (slots, pace) = (self.slots(), &mut self.pace);
         self.statistics.send_modify(|statistics| {
             statistics.done += 1;
             statistics.input_bytes += action.input.len() as u64;
             statistics.output_bytes += done.output.len() as u64;
+            // Who has the output finds it counted, and the goal's last one as reached.
+            pace.done(statistics.done, now);
+            statistics.elapsed = pace.elapsed(now);
+            statistics.forecast = pace.forecast(statistics.done, slots, now);
         });
-        self.pace.done(self.statistics.borrow().done, now);
         action.output.send(Ok(done.output));
     }
 

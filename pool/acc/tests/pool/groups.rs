@@ -124,6 +124,19 @@ fn a_deadline_is_forecast_and_what_was_reached_is_told() {
 }
 
 #[test]
+fn who_has_the_last_output_knows_whether_the_deadline_was_kept() {
+    let bed = RealBed::new(&[], &[1]);
+    let pool = crate::pool(&bed);
+    let goal = Goal::Deadline { actions: 1, within: Duration::from_secs(3_600) };
+    let group = pool.open_group(GroupRequest::new("sha-256", goal, 0..=1)).unwrap();
+    let input = vec![bytes(64)];
+    assert_digests(submit_all(&group, &input), &input);
+    let statistics = group.statistics().borrow().clone();
+    let forecast = statistics.forecast.expect("all actions are done");
+    assert!(statistics.done == 1 && forecast.reaches_goal(), "{statistics}");
+}
+
+#[test]
 fn a_group_that_the_pool_can_not_serve_says_so_by_its_actions_and_at_its_end() {
     let bed = RealBed::new(&[], &[1]);
     let pool = crate::pool(&bed);
