@@ -126,7 +126,7 @@ lint: ## Check the format; clippy with warnings denied
 
 .PHONY: test
 test: setup control-plane helm registry envoy promtool musl numpy gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 	cargo test -p fpga-tests --test web -- --ignored --skip demo::
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
