@@ -55,7 +55,7 @@ pub(super) async fn play(seconds: u16) -> Result<ExitCode> {
     let megabytes = |rate: f64| rate * speed / 1e6;
     let progress = Progress::new();
     progress.say(&format!(
-        "kube-fpga demo of the pool: {} jobs of two tenants, {BOARDS} boards that lend a slot each\n\
+        "kube-fpga demo of the pool: {} jobs of two tenants, one of them with a deadline; {BOARDS} boards that lend a slot each\n\
          The boards are modelled (AES {:.0} MB/s, SHA-256 {:.0} MB/s, options {:.0} MB/s, 500 ms to load a bitstream); the results \
          are real.",
         JOBS.len(),

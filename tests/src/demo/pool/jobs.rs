@@ -1,7 +1,7 @@
 //! The jobs of the demo: who wants what, from where, and when.
 
 use crate::testbed::pool::TENANTS;
-use fpga_acc::Request;
+use fpga_acc::{Goal, GroupRequest, Request};
 use fpga_accelerators::Accelerator;
 use fpga_accelerators::value_at_risk::{OptionPosition, Scenario, TooManyOptions, portfolio_bytes};
 use std::time::Duration;
@@ -17,8 +17,18 @@ pub(super) struct DemoJob {
     pub home: &'static str,
     pub accelerator: Accelerator,
     pub megabytes: u32,
+    pub form: Form,
     /// Time from the start of the demo to the job's arrival.
     pub comes_after: Duration,
+}
+
+/// How a job takes its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As one stream.
+    Stream,
+    /// As so many independent actions of a group, which are to be done within this time.
+    Actions { number: u32, within: Duration },
 }
 
 /// The jobs. A tenant has one job of each accelerator, by which the picture tells them apart.
@@ -28,7 +38,7 @@ pub(super) const JOBS: [DemoJob; 6] = [
     job(1, WITHOUT_BOARD, Accelerator::Sha256, 16, 500),
     job(1, "node-1", Accelerator::Aes256Ctr, 8, 1_000),
     job(0, WITHOUT_BOARD, Accelerator::Sha256, 32, 1_500),
-    job(1, "node-0", Accelerator::ValueAtRisk, 12, 2_000),
+    actions(120, 20, job(1, "node-0", Accelerator::ValueAtRisk, 12, 2_000)),
 ];
 
 /// Key and counter of the jobs with AES.
@@ -43,7 +53,11 @@ const fn job(
     comes_after_ms: u64,
 ) -> DemoJob {
     let comes_after = Duration::from_millis(comes_after_ms);
-    DemoJob { tenant: TENANTS[tenant], home, accelerator, megabytes, comes_after }
+    DemoJob { tenant: TENANTS[tenant], home, accelerator, megabytes, form: Form::Stream, comes_after }
+}
+
+const fn actions(number: u32, within_s: u64, job: DemoJob) -> DemoJob {
+    DemoJob { form: Form::Actions { number, within: Duration::from_secs(within_s) }, ..job }
 }
 
 impl DemoJob {
@@ -68,13 +82,29 @@ impl DemoJob {
         }
     }
 
-    /// What the library is asked for.
+    /// What the library is asked for, for one stream.
     pub fn request(&self) -> Result<Request, TooManyOptions> {
         let request = Request::new(self.accelerator.name(), self.bytes());
+        Ok(self
+            .arguments()?
+            .into_iter()
+            .fold(request, |request, (name, value)| request.argument(name, &value)))
+    }
+
+    /// What the library is asked for, for actions; the boards may have one slot each.
+    pub fn group_request(&self, goal: Goal) -> Result<GroupRequest, TooManyOptions> {
+        let request = GroupRequest::new(self.accelerator.name(), goal, 0..=2);
+        Ok(self
+            .arguments()?
+            .into_iter()
+            .fold(request, |request, (name, value)| request.argument(name, &value)))
+    }
+
+    fn arguments(&self) -> Result<Vec<(&'static str, Vec<u8>)>, TooManyOptions> {
         Ok(match self.accelerator {
-            Accelerator::Aes256Ctr => request.argument("key", &KEY).argument("counter", &COUNTER),
-            Accelerator::ValueAtRisk => request.argument("portfolio", &portfolio_bytes(&portfolio())?),
-            _ => request,
+            Accelerator::Aes256Ctr => vec![("key", KEY.to_vec()), ("counter", COUNTER.to_vec())],
+            Accelerator::ValueAtRisk => vec![("portfolio", portfolio_bytes(&portfolio())?)],
+            _ => Vec::new(),
         })
     }
 }
@@ -115,6 +145,7 @@ mod tests {
         let names: BTreeSet<_> = JOBS.iter().map(|job| (job.tenant, job.accelerator)).collect();
         assert_eq!(names.len(), JOBS.len());
         assert!(JOBS.iter().any(|job| job.home == WITHOUT_BOARD));
+        assert!(JOBS.iter().any(|job| job.form != Form::Stream), "no job has a goal");
         for job in JOBS.map(|job| DemoJob { megabytes: 1, ..job }) {
             assert_eq!(job.input().len() as u64, job.bytes(), "{job:?}");
             job.request().unwrap();

@@ -1,10 +1,10 @@
 //! The jobs as they run: each has a thread's worth of a program that uses the library, with its tenant's token.
 
 use super::check::check;
-use super::jobs::{DemoJob, JOBS};
+use super::jobs::{DemoJob, Form, JOBS};
 use crate::testbed::pool::PoolBed;
 use anyhow::{Context as _, Result};
-use fpga_acc::{Config, Pool, Status, Where};
+use fpga_acc::{Config, Forecast, Goal, Pool, Statistics, Status, Where};
 use futures::future::join_all;
 use futures::io::Cursor;
 use std::fmt;
@@ -27,8 +27,17 @@ struct Record {
     granted: Option<Instant>,
     /// When the last output came; a check of all outputs follows.
     done: Option<Instant>,
-    status: Option<watch::Receiver<Status>>,
+    library: Option<Library>,
+    /// When the goal was reached, of a job that has one.
+    reached: Option<Forecast>,
     ended: Option<Result<(), String>>,
+}
+
+/// What the library says of a job.
+#[derive(Debug)]
+enum Library {
+    Job(watch::Receiver<Status>),
+    Group(watch::Receiver<Statistics>),
 }
 
 /// A job as the picture shows it.
@@ -61,7 +70,30 @@ struct Outcome {
     job: DemoJob,
     waited: Duration,
     took: Duration,
+    reached: Option<Forecast>,
     result: Result<(), String>,
+}
+
+impl Library {
+    /// Bytes of the input that are done, and where the job is.
+    fn look(&self) -> (u64, JobState) {
+        match self {
+            Self::Job(status) => {
+                let status = status.borrow();
+                let state = match &status.at {
+                    Where::Waiting(why) => JobState::Waits(why.clone()),
+                    Where::Attaching | Where::Running | Where::Ended => JobState::HasSlot,
+                };
+                (status.input_bytes, state)
+            }
+            Self::Group(statistics) => {
+                let statistics = statistics.borrow();
+                let waits = statistics.slots == 0 && !statistics.waits.is_empty();
+                let state = if waits { JobState::Waits(statistics.waits.clone()) } else { JobState::HasSlot };
+                (statistics.input_bytes, state)
+            }
+        }
+    }
 }
 
 impl Running {
@@ -77,7 +109,7 @@ impl Running {
             };
             let record = Arc::default();
             jobs.push((job, Arc::clone(&record)));
-            all.push(work(job, job.comes_after.div_f64(speed), config, record));
+            all.push(Program { job, speed, config, record }.work());
         }
         let all = tokio::spawn(async {
             join_all(all).await;
@@ -94,15 +126,12 @@ impl Running {
     pub fn lines(&self) -> Vec<JobLine> {
         let line = |(job, record): &(DemoJob, Arc<Mutex<Record>>)| {
             let record = record.lock().unwrap_or_else(PoisonError::into_inner);
-            let status = record.status.as_ref().map(|status| status.borrow().clone());
-            let done_bytes = status.as_ref().map_or(0, |status| status.input_bytes);
-            let state = match (&record.ended, status.map(|status| status.at)) {
-                (Some(Ok(())), _) => JobState::Verified,
-                (Some(Err(why)), _) => JobState::Failed(why.clone()),
-                (None, _) if record.done.is_some() => JobState::IsVerified,
-                (None, None) => JobState::ToCome,
-                (None, Some(Where::Waiting(why))) => JobState::Waits(why),
-                (None, Some(Where::Attaching | Where::Running | Where::Ended)) => JobState::HasSlot,
+            let (done_bytes, state) = record.library.as_ref().map_or((0, JobState::ToCome), Library::look);
+            let state = match &record.ended {
+                Some(Ok(())) => JobState::Verified,
+                Some(Err(why)) => JobState::Failed(why.clone()),
+                None if record.done.is_some() => JobState::IsVerified,
+                None => state,
             };
             JobLine { job: *job, done_bytes, state }
         };
@@ -120,7 +149,7 @@ impl Running {
             };
             let waited = between(record.arrived, record.granted);
             let took = between(record.arrived, record.done);
-            Outcome { job: *job, waited, took, result }
+            Outcome { job: *job, waited, took, reached: record.reached, result }
         };
         Summary(self.jobs.iter().map(outcome).collect())
     }
@@ -132,30 +161,73 @@ impl Drop for Running {
     }
 }
 
-/// A program of a tenant on a node: waits for its time, then for a slot, and verifies what comes out.
-async fn work(job: DemoJob, comes_after: Duration, config: Config, record: Arc<Mutex<Record>>) {
-    // A job that holds a slot without using it is asked to give it back: its input is ready before it comes.
-    let Ok(input) = tokio::task::spawn_blocking(move || job.input()).await else { return };
-    tokio::time::sleep(comes_after).await;
-    let note = |change: &dyn Fn(&mut Record)| {
-        change(&mut record.lock().unwrap_or_else(PoisonError::into_inner));
-    };
-    note(&|record| record.arrived = Some(Instant::now()));
-    let result = async {
-        let pool = Pool::connect(config)?;
-        let opening = pool.open(job.request()?);
-        let status = opening.status();
-        note(&|record| record.status = Some(status.clone()));
-        let mut slot = opening.await.context("no slot")?;
-        note(&|record| record.granted = Some(Instant::now()));
-        let mut output = Vec::new();
-        slot.stream(Cursor::new(&input), &mut output).await?;
-        slot.close().await?;
-        note(&|record| record.done = Some(Instant::now()));
+/// A program of a tenant on a node, in a demo that is so many times as fast.
+struct Program {
+    job: DemoJob,
+    speed: f64,
+    config: Config,
+    record: Arc<Mutex<Record>>,
+}
+
+impl Program {
+    /// Waits for its time, then for a slot, and verifies what comes out.
+    async fn work(self) {
+        let job = self.job;
+        // A job that holds a slot without using it is asked to give it back: its input is ready before it comes.
+        let Ok(input) = tokio::task::spawn_blocking(move || job.input()).await else { return };
+        tokio::time::sleep(job.comes_after.div_f64(self.speed)).await;
+        self.note(|record| record.arrived = Some(Instant::now()));
+        let result = self.compute(input).await.map_err(|error| format!("{error:#}"));
+        self.note(|record| record.ended = Some(result));
+    }
+
+    async fn compute(&self, input: Vec<u8>) -> Result<()> {
+        let (job, pool) = (self.job, Pool::connect(self.config.clone())?);
+        let output = match job.form {
+            Form::Stream => self.stream(&pool, &input).await?,
+            Form::Actions { number, within } => {
+                let goal = Goal::Deadline { actions: number.into(), within: within.div_f64(self.speed) };
+                self.act(&pool, goal, input.chunks(input.len() / number as usize)).await?
+            }
+        };
+        self.note(|record| record.done = Some(Instant::now()));
         tokio::task::spawn_blocking(move || check(&job, &input, &output)).await?.map_err(anyhow::Error::msg)
-    };
-    let result = result.await.map_err(|error| format!("{error:#}"));
-    note(&|record| record.ended = Some(result.clone()));
+    }
+
+    async fn stream(&self, pool: &Pool, input: &[u8]) -> Result<Vec<u8>> {
+        let opening = pool.open(self.job.request()?);
+        self.note(|record| record.library = Some(Library::Job(opening.status())));
+        let mut slot = opening.await.context("no slot")?;
+        self.note(|record| record.granted = Some(Instant::now()));
+        let mut output = Vec::new();
+        slot.stream(Cursor::new(input), &mut output).await?;
+        slot.close().await?;
+        Ok(output)
+    }
+
+    /// The outputs of a group's actions, one after another.
+    async fn act(&self, pool: &Pool, goal: Goal, inputs: impl Iterator<Item = &[u8]>) -> Result<Vec<u8>> {
+        let group = pool.open_group(self.job.group_request(goal)?)?;
+        let mut statistics = group.statistics();
+        self.note(|record| record.library = Some(Library::Group(group.statistics())));
+        let mut actions = Vec::new();
+        for input in inputs {
+            actions.push(group.submit(input.to_vec()).await?);
+        }
+        statistics.wait_for(|statistics| statistics.slots > 0 || statistics.ended() > 0).await?;
+        self.note(|record| record.granted = Some(Instant::now()));
+        let mut output = Vec::new();
+        for action in actions {
+            output.extend(action.await?);
+        }
+        let reached = group.close().await?.forecast;
+        self.note(|record| record.reached = reached);
+        Ok(output)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Record)) {
+        change(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 impl Summary {
@@ -170,7 +242,7 @@ impl fmt::Display for Summary {
         let verified = self.0.iter().filter(|outcome| outcome.result.is_ok()).count();
         let megabytes: u32 = self.0.iter().map(|outcome| outcome.job.megabytes).sum();
         writeln!(f, "Summary: {verified} of {} jobs verified, {megabytes} MB", self.0.len())?;
-        for (at, Outcome { job, waited, took, result }) in self.0.iter().enumerate() {
+        for (at, Outcome { job, waited, took, reached, result }) in self.0.iter().enumerate() {
             let name = job.accelerator.name();
             let DemoJob { tenant, home, megabytes, .. } = job;
             let result = match result {
@@ -182,6 +254,9 @@ impl fmt::Display for Summary {
                 "    {tenant:<5} {name:<14} {megabytes:>3} MB from {home:<7} waited {waited:>4.1} s of {took:>4.1} s  {result}"
             );
             f.write_str(&line)?;
+            if let Some(reached) = reached {
+                write!(f, ", {reached}")?;
+            }
             if at + 1 < self.0.len() {
                 writeln!(f)?;
             }
