@@ -6,6 +6,7 @@ mod ask;
 mod browser;
 mod guard;
 mod model;
+mod otlp;
 mod page;
 mod server;
 mod shared;
@@ -43,6 +44,11 @@ pub struct WebArgs {
     /// Don't open the page in a browser.
     #[arg(long, env = "FPGA_WEB_NO_OPEN")]
     no_open: bool,
+    /// Take traces at this address of the loopback interface, by OTLP over HTTP, and show the slowest requests of each
+    /// function: the value of --otlp-endpoint of the endpoint picker and device managers is then `http://ADDRESS`
+    /// [default: no traces].
+    #[arg(long, env = "FPGA_WEB_OTLP_LISTEN", value_name = "ADDRESS", value_parser = otlp::loopback)]
+    otlp_listen: Option<SocketAddr>,
     #[command(flatten)]
     broker: BrokerArgs,
 }
@@ -63,6 +69,16 @@ impl WebArgs {
         let listener = TcpListener::bind(address).await;
         let listener =
             listener.with_context(|| format!("can't listen at {address}; write another --port"))?;
+        let otlp_listener = match self.otlp_listen {
+            Some(address) => {
+                let bound = TcpListener::bind(address).await;
+                Some(
+                    bound
+                        .with_context(|| format!("can't listen at {address}; write another --otlp-listen"))?,
+                )
+            }
+            None => None,
+        };
         let guard = Guard::new(listener.local_addr()?).ok().context("the system gives no random bytes")?;
         let url = guard.url();
         print(&format!("{url}\n"))?;
@@ -70,10 +86,20 @@ impl WebArgs {
         let _door = if opens { Door::open(&url) } else { None };
         let shared = Arc::new(Shared::default());
         let _watches = watch::start(connect, watched.as_ref(), &shared);
+        let traces = {
+            let shared = Arc::clone(&shared);
+            async move {
+                match otlp_listener {
+                    Some(listener) => otlp::serve(listener, shared).await,
+                    None => std::future::pending().await,
+                }
+            }
+        };
         let site =
             Site::new(guard, shared, Ask::new(connect.clone(), connect.cluster().await, self.broker.clone()));
         tokio::select! {
             () = site.serve(listener) => {}
+            () = traces => {}
             stopped = tokio::signal::ctrl_c() => stopped.context("can't take signals")?,
         }
         Ok(ExitCode::SUCCESS)

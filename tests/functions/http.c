@@ -31,6 +31,9 @@ struct request {
     size_t early_length;
     char method[16];
     char path[256];
+    /* Empty if the request has none. */
+    char traceparent[128];
+    char tracestate[513];
     size_t content_length;
     bool has_length;
     bool expects_continue;
@@ -186,6 +189,13 @@ static const char *header_value(const char *line, const char *name)
     return line + strspn(line, " \t");
 }
 
+/* Copies a value that is there and fits; one that does not fit is left out. */
+static void copy_value(char *into, size_t room, const char *value)
+{
+    if (value != NULL && strlen(value) < room)
+        strcpy(into, value);
+}
+
 static bool parse_length(const char *text, size_t *length)
 {
     size_t value = 0;
@@ -219,6 +229,8 @@ static bool parse_head(struct request *request, struct reply *reply)
             request->content_length = length;
             request->has_length = true;
         }
+        copy_value(request->traceparent, sizeof request->traceparent, header_value(line, "traceparent"));
+        copy_value(request->tracestate, sizeof request->tracestate, header_value(line, "tracestate"));
         value = header_value(line, "Expect");
         if (value != NULL && strcasecmp(value, "100-continue") == 0)
             request->expects_continue = true;
@@ -314,6 +326,7 @@ static void answer(int fd, struct ocl *ocl, http_handler handler, void *state, s
         if (body == NULL)
             return;
         ocl_begin(ocl);
+        ocl_trace(ocl, request->traceparent[0] != '\0' ? request->traceparent : NULL, request->tracestate);
         handler(state, body, request->content_length, reply);
         free(body);
     }

@@ -125,6 +125,8 @@ bool ocl_open(struct ocl *o)
         complain("clCreateContext", code);
         return false;
     }
+    /* An OpenCL that knows nothing of traces has no function of that name. */
+    *(void **)&o->set_trace = clGetExtensionFunctionAddressForPlatform(o->platform, "clSetTraceContextFPGA");
     const char *profile = getenv("OCL_PROFILE");
     o->profiles = profile != NULL && strcmp(profile, "1") == 0;
     o->queue = clCreateCommandQueue(o->context, o->device, o->profiles ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
@@ -133,6 +135,12 @@ bool ocl_open(struct ocl *o)
         return false;
     }
     return load_bitstream(o);
+}
+
+void ocl_trace(struct ocl *o, const char *traceparent, const char *tracestate)
+{
+    if (o->set_trace != NULL)
+        o->set_trace(traceparent, tracestate);
 }
 
 void ocl_close(struct ocl *o)

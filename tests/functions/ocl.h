@@ -15,6 +15,8 @@ struct ocl {
     cl_context context;
     cl_command_queue queue;
     cl_program program;
+    /* Says which trace the commands of a request are a part of; NULL where the OpenCL has no such function. */
+    cl_int (*set_trace)(const char *traceparent, const char *tracestate);
     /* Whether the queue measures when commands ran: OCL_PROFILE=1. */
     bool profiles;
     char device_name[256];
@@ -41,6 +43,8 @@ void ocl_close(struct ocl *o);
 /* The kernel of that name, NULL (with a line on stderr) when the program has none. */
 cl_kernel ocl_kernel(struct ocl *o, const char *name);
 
+/* What is enqueued from now on is part of this trace (W3C Trace Context); traceparent NULL: of none. */
+void ocl_trace(struct ocl *o, const char *traceparent, const char *tracestate);
 /* Forgets an earlier failure. */
 void ocl_begin(struct ocl *o);
 /* Remembers the first failure; true when code is CL_SUCCESS. */

@@ -39,6 +39,7 @@ pub mod run_dir;
 pub mod scale;
 pub mod shipped;
 pub mod stand_in_site;
+pub mod trace_collector;
 pub mod valve;
 pub mod wait;
 pub mod web;

@@ -8,7 +8,7 @@ use crate::otlp::Resource;
 use crate::span::Span;
 use prometheus_client::registry::Registry;
 use std::io;
-use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Spans that wait to be sent. More are dropped.
 const MAX_WAITING: usize = 4_096;
@@ -32,10 +32,16 @@ impl Tracer {
     /// # Errors
     /// There is no thread for it.
     pub fn start(endpoint: Endpoint, resource: Resource) -> io::Result<Self> {
+        let (tracer, spans) = Self::channel();
+        exporter::start(endpoint, resource, spans, tracer.counters.clone())?;
+        Ok(tracer)
+    }
+
+    /// A tracer, and the queue from which its caller takes the spans.
+    #[must_use]
+    pub fn channel() -> (Self, Receiver<Span>) {
         let (queue, spans) = channel(MAX_WAITING);
-        let counters = Counters::default();
-        exporter::start(endpoint, resource, spans, counters.clone())?;
-        Ok(Self { queue: Some(queue), counters })
+        (Self { queue: Some(queue), counters: Counters::default() }, spans)
     }
 
     /// Whether spans are sent.

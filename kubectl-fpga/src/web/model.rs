@@ -7,6 +7,7 @@ pub mod node_row;
 pub mod pod_row;
 pub mod source;
 pub mod tables;
+pub mod trace;
 
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
@@ -21,6 +22,7 @@ use pod_row::PodRow;
 use source::{Source, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use tables::{Table, Tables};
+use trace::Traces;
 
 /// Moments that are kept.
 const MAX_MOMENTS: u64 = 200;
@@ -39,6 +41,7 @@ pub struct Model {
     decisions: BTreeSet<(u64, String)>,
     /// Number of the next moment.
     moments: u64,
+    traces: Traces,
 }
 
 /// What is known of a node.
@@ -196,6 +199,16 @@ impl Model {
             self.tables.put(Table::Functions, key, function);
         }
         self.tables.retain(Table::Functions, |key| functions.contains_key(key));
+    }
+
+    /// Spans that came by OTLP.
+    pub fn spans(&mut self, request: &serde_json::Value) {
+        self.traces.take(request);
+        let slowest = self.traces.slowest();
+        for (id, row) in &slowest {
+            self.tables.put(Table::Traces, id, row);
+        }
+        self.tables.retain(Table::Traces, |key| slowest.iter().any(|(id, _)| *id == key));
     }
 
     fn first_pod(&mut self, key: String, row: PodRow) {

@@ -55,6 +55,7 @@ const FILES: &[(&str, File)] = &files![
     "js/views/node.js": SCRIPT,
     "js/views/pod.js": SCRIPT,
     "js/views/pool.js": SCRIPT,
+    "js/views/trace.js": SCRIPT,
 ];
 
 /// The file at a path below the page's address.

@@ -9,7 +9,7 @@
 //! - `objects`: OpenCL's objects, and the commands that queues take.
 //! - `session`: what is outstanding at one manager, and the threads that send, wait and call back.
 //! - `wire`: connections to a manager, and the messages on them.
-//! - `memory`: the application's memory, and memory shared with a manager; below it `base`, `cl` and `error`.
+//! - `memory`: the application's memory, and memory shared with a manager; below it `base`, `cl`, `error`, and `trace`.
 #![deny(unsafe_code)]
 
 mod base;
@@ -20,6 +20,7 @@ mod lease;
 mod memory;
 mod objects;
 mod session;
+mod trace;
 mod wire;
 
 pub use client::{Client, MANAGERS_VARIABLE};
@@ -42,4 +43,5 @@ pub use objects::queue::Queue;
 pub use objects::reading::Reading;
 pub use objects::sampler::Sampler;
 pub use session::Notice;
+pub use trace::set_trace;
 pub use wire::address::AddressError;

@@ -25,8 +25,9 @@ use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::Awaited;
 use crate::memory::segments::{Purpose, Range, SegmentCalls, Segments};
+use crate::trace;
 use crate::wire::command_ring::RingReader;
-use crate::wire::features::{ManagerFeatures, RectCommands};
+use crate::wire::features::{ManagerFeatures, RectCommands, Traces};
 use crate::wire::outbox::Outbox;
 use crate::wire::transport::Connection;
 use adaptive_spin::AdaptiveSpin;
@@ -136,6 +137,11 @@ impl Session {
     /// Whether the manager has commands on rectangles.
     pub(crate) fn takes_rects(&self) -> bool {
         self.features.rects == RectCommands::Known
+    }
+
+    /// The trace of the calling thread, if it has one and the manager records it.
+    fn trace(&self) -> Option<v1::Trace> {
+        (self.features.traces == Traces::Recorded).then(trace::current).flatten()
     }
 
     /// `Err(error)` if the session can't be used.

@@ -250,8 +250,7 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
                     event: id,
                     queue,
                     operation: Some(Operation::ReadBuffer(read)),
-                    unwatched: false,
-                    wait: vec![],
+                    ..v1::Command::default()
                 }))
                 .await?;
             }
@@ -262,7 +261,8 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
             Way::WaitingCommands => {
                 let wait = vec![event; if id % 2 == 0 { 100 } else { 5000 }];
                 let operation = Some(Operation::Marker(v1::Marker {}));
-                say(flush(v1::Command { event: id, queue, operation, wait, unwatched: false })).await?;
+                say(flush(v1::Command { event: id, queue, operation, wait, ..v1::Command::default() }))
+                    .await?;
             }
             Way::HalfMessages => {
                 // A message that the manager must not buffer before the handshake.

@@ -35,7 +35,7 @@ use fpga_session::governor::{self, Governor, Limits};
 use fpga_session::health::Health;
 use fpga_session::includes::Includes;
 use fpga_session::isolate::Isolate;
-use fpga_session::metrics::{Metrics, ModelMetrics};
+use fpga_session::metrics::{Metrics, ModelMetrics, PREFIX};
 use fpga_session::model::{BoardModel, ModelledBoard};
 use fpga_session::programs::Sources;
 use fpga_session::quiesce::QuiesceLock;
@@ -102,6 +102,7 @@ impl ServeArgs {
             drain_timeout,
             own_folder,
             trace,
+            traces,
             builds,
             client_memory,
             client_memory_of_tenant,
@@ -238,6 +239,8 @@ impl ServeArgs {
             builds: builds.clone(),
         }
         .register(&mut registry);
+        let tracer = traces.tracer("fpga-device-manager", vec![("fpga.device", facts.id.clone())])?;
+        tracer.register(registry.sub_registry_with_prefix(PREFIX));
         let metrics_are_served = metrics_listen.is_some();
         if let Some(address) = &metrics_listen {
             let bound = metrics_server::start(address, registry, shutdown.clone(), health.clone())
@@ -272,6 +275,7 @@ impl ServeArgs {
             dispatcher,
             health: health.clone(),
             trace,
+            tracer,
             confinement,
             builds,
             includes,

@@ -41,6 +41,8 @@ pub struct Body {
     pub received_at: u64,
     /// Whether the client waits for the end of this very command.
     pub watched: Watched,
+    /// Whether the command is part of a trace.
+    pub tracing: Tracing,
     /// The modelled times of the command, on a modelled board.
     pub span: Option<Span>,
 }
@@ -52,6 +54,15 @@ pub enum Watched {
     Yes,
     /// The client may be told with a later command of the queue. It doesn't refer to the event again.
     No,
+}
+
+/// Whether the command is part of a trace, so that its times are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tracing {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
 }
 
 impl Body {

@@ -17,6 +17,7 @@ use crate::reporting::Reports;
 use crate::settings::Settings;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
+use fpga_traces::tracer::Tracer;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct Config {
     pub health: Health,
     /// Writes the trace file of `--trace`, if there is one.
     pub trace: Trace,
+    /// Takes the spans of tasks and commands that are part of a trace.
+    pub tracer: Tracer,
     /// Confinement of builds.
     pub confinement: Confinement,
     /// Limits how many builds run at a time.
@@ -99,6 +102,7 @@ impl Config {
             reports: Reports::off(),
             health: Health::new(Duration::MAX),
             trace: Trace::default(),
+            tracer: Tracer::off(),
             confinement: Confinement::off(),
             builds: Builds::by_processors(),
             includes: Includes::ignored(),

@@ -13,7 +13,7 @@ mod starting;
 mod unwatched;
 
 use crate::command_ring::RingSender;
-use crate::commands::{Body, Operation};
+use crate::commands::{Body, Operation, Tracing};
 use crate::dependencies::EventId;
 use crate::health::Health;
 use crate::helper_thread::HelperThread;
@@ -143,7 +143,7 @@ impl<N: Notify> Executor<N> {
     }
 
     fn is_measured(&self, body: &Body) -> bool {
-        self.measured == Measured::All || body.queue.times == Times::Shown
+        self.measured == Measured::All || body.queue.times == Times::Shown || body.tracing == Tracing::On
     }
 }
 

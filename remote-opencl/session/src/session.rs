@@ -34,6 +34,7 @@ use crate::quotas::{Account, Charge};
 use crate::report::Report;
 use crate::router::{Inbox, Input};
 use crate::segments::{FdChannel, Key, Segments};
+use crate::traced::Traced;
 use crate::transfers::Transfers;
 use bytes::Bytes;
 use ends::Ends;
@@ -82,6 +83,7 @@ pub struct Session {
     account: Account,
     /// The charges for tasks that have not ended.
     charges: HashMap<TaskId, Charge>,
+    traced: Traced,
     inbox: Inbox,
     outgoing: Outgoing,
     budget: Budget,
@@ -231,9 +233,11 @@ impl Session {
         };
         let measured = if shared.config.trace.is_on() { Measured::All } else { Measured::Shown };
         let launches = Launches { health: shared.config.health.clone(), tenant: tenant.clone() };
+        let traced = Traced::new(shared.config.tracer.clone(), &tenant);
         let mut session = Self {
             id,
             tenant,
+            traced,
             account,
             charges: HashMap::new(),
             executor: Executor::new(
@@ -300,6 +304,7 @@ impl Session {
             side_key,
             buffer_rects: true,
             unwatched_commands: true,
+            traces: self.shared.config.tracer.is_on(),
             ..v1::Welcome::default()
         });
         self.shared.router.add(self.id, self.inbox.clone());

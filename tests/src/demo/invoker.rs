@@ -104,7 +104,7 @@ async fn call(case: &Case, http: &HttpClient, endpoints: &Endpoints, tally: &Tal
     let mut failure = None;
     for _ in 0..TRIES {
         let result = match endpoints.url(case.function) {
-            Some(url) => case.invoke_at(http, &url).await,
+            Some(url) => case.invoke_traced(http, &url).await,
             None => Err(anyhow::anyhow!("no pod of {} is ready", case.function)),
         };
         match result {

@@ -7,6 +7,7 @@ use crate::testbed::endpoint_slices::EndpointSlices;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::identity::Identity;
 use crate::testbed::invoke::FUNCTION_PORT;
+use crate::testbed::network::Network;
 use crate::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use crate::testbed::real_node::{Image, RealNode, RunMount, ServiceProxy, envoy_image};
 use crate::testbed::restricted::{self, RestrictedPod};
@@ -30,6 +31,8 @@ const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 const REAL_NODES: usize = 2;
 /// Slots of a modelled node's board: fewer than there are functions, so that a bitstream must give way to another.
 const SLOTS: u32 = 2;
+/// Port of OTLP over HTTP.
+const OTLP_PORT: u16 = 4318;
 /// With it functions tell how long their kernels waited for a slot.
 const PROFILE: (&str, &str) = ("OCL_PROFILE", "1");
 /// The window of usage that the chart's collectors have.
@@ -72,6 +75,8 @@ pub(super) enum Stage {
         functions: PathBuf,
         bitstreams: PathBuf,
         runtime: Runtime,
+        /// Where the page takes traces.
+        traces: Network,
     },
     Real {
         cluster: Box<RealCluster>,
@@ -118,7 +123,11 @@ impl StageSpec {
 
     async fn start_modelled(&self) -> Result<Stage> {
         let (functions, bitstreams) = (artifacts::functions()?, artifacts::bitstreams(self.runtime)?);
+        // The page takes the traces.
+        let traces = Network::claim()?;
+        let otlp = format!("http://{}:{OTLP_PORT}", traces.control_plane());
         let board = |name| BoardSpec {
+            device_manager_args: ["--otlp-endpoint", otlp.as_str()].map(str::to_owned).to_vec(),
             bitstreams: Some(bitstreams.clone()),
             slots: SLOTS,
             collector_args: collector_args(self.window),
@@ -135,12 +144,15 @@ impl StageSpec {
         let router = match self.routing {
             Routing::Router => {
                 let slices = EndpointSlices::keep(cluster.plane().client(), "default");
-                Some(Box::new((Router::start(cluster.plane(), cluster.http(), &[]).await?, slices)))
+                Some(Box::new((
+                    Router::start(cluster.plane(), cluster.http(), &["--otlp-endpoint", &otlp]).await?,
+                    slices,
+                )))
             }
             Routing::InTurn => None,
         };
         let cluster = Box::new(cluster);
-        Ok(Stage::Modelled { cluster, router, functions, bitstreams, runtime: self.runtime })
+        Ok(Stage::Modelled { cluster, router, functions, bitstreams, runtime: self.runtime, traces })
     }
 
     async fn start_real(&self) -> Result<Stage> {
@@ -300,8 +312,9 @@ impl Stage {
     /// Starts the live page of the cluster.
     pub async fn web(&self) -> Result<Web> {
         let (plane, parts) = match self {
-            Self::Modelled { cluster, router, .. } => {
+            Self::Modelled { cluster, router, traces, .. } => {
                 let parts = Parts {
+                    otlp_listen: Some(format!("{}:{OTLP_PORT}", traces.control_plane())),
                     extender: Some(cluster.extender_url("")),
                     picker: router.as_ref().map(|router| router.0.picker_url()),
                 };

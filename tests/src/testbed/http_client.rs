@@ -48,7 +48,7 @@ impl HttpClient {
     /// # Errors
     /// There was no answer; an answer with any status is a success.
     pub async fn get(&self, url: &str) -> Result<Answer> {
-        self.send(Method::GET, url, Bytes::new()).await
+        self.send(Method::GET, url, &[], Bytes::new()).await
     }
 
     /// Sends a POST request with a body.
@@ -56,7 +56,20 @@ impl HttpClient {
     /// # Errors
     /// There was no answer; an answer with any status is a success.
     pub async fn post(&self, url: &str, body: impl Into<Bytes>) -> Result<Answer> {
-        self.send(Method::POST, url, body.into()).await
+        self.post_with(url, &[], body).await
+    }
+
+    /// Sends a POST request with headers and a body.
+    ///
+    /// # Errors
+    /// There was no answer; an answer with any status is a success.
+    pub async fn post_with(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Answer> {
+        self.send(Method::POST, url, headers, body.into()).await
     }
 
     /// Sends a PUT request with a body.
@@ -64,12 +77,15 @@ impl HttpClient {
     /// # Errors
     /// There was no answer; an answer with any status is a success.
     pub async fn put(&self, url: &str, body: impl Into<Bytes>) -> Result<Answer> {
-        self.send(Method::PUT, url, body.into()).await
+        self.send(Method::PUT, url, &[], body.into()).await
     }
 
-    async fn send(&self, method: Method, url: &str, body: Bytes) -> Result<Answer> {
+    async fn send(&self, method: Method, url: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Answer> {
         let exchange = async {
-            let request = Request::builder().method(method).uri(url);
+            let mut request = Request::builder().method(method).uri(url);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
             let request = request.header("content-type", "application/json").body(Full::new(body))?;
             let (head, body) = self.client.request(request).await?.into_parts();
             let body = body.collect().await?.to_bytes();

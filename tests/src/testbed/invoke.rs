@@ -4,6 +4,8 @@ use super::http_client::HttpClient;
 use crate::functions::Function;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use fpga_traces::context::TRACEPARENT;
+use fpga_traces::ids::SpanId;
 use std::time::{Duration, Instant};
 
 /// Port of all functions.
@@ -64,8 +66,27 @@ impl Case {
     /// # Errors
     /// As [`Self::invoke`].
     pub async fn invoke_at(&self, http: &HttpClient, url: &str) -> Result<Invocation> {
+        self.invoke_with(http, url, &[]).await
+    }
+
+    /// Sends the input to the function at `url`, as a request that begins a trace, and checks the output.
+    ///
+    /// # Errors
+    /// As [`Self::invoke`].
+    pub async fn invoke_traced(&self, http: &HttpClient, url: &str) -> Result<Invocation> {
+        let [first, second, span] = std::array::from_fn(|_| SpanId::new());
+        let traceparent = format!("00-{first}{second}-{span}-01");
+        self.invoke_with(http, url, &[(TRACEPARENT, &traceparent)]).await
+    }
+
+    async fn invoke_with(
+        &self,
+        http: &HttpClient,
+        url: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Invocation> {
         let start = Instant::now();
-        let answer = http.post(url, self.input.clone()).await?;
+        let answer = http.post_with(url, headers, self.input.clone()).await?;
         let took = start.elapsed();
         if !answer.status.is_success() {
             bail!("{} at {url} answered {}: {}", self.function, answer.status, answer.text().trim());

@@ -22,6 +22,8 @@ pub struct Parts {
     pub extender: Option<String>,
     /// Address of the picker.
     pub picker: Option<String>,
+    /// The address at which the page takes traces.
+    pub otlp_listen: Option<String>,
 }
 
 /// A page that is served with the rights of an identity.
@@ -48,9 +50,13 @@ impl Web {
         let mut spec = ProcessSpec::new(NAME, programs::built("kubectl-fpga")?, log)
             .args(["web", "--no-open", "--kubeconfig"])
             .arg(kubeconfig);
-        for (flag, url) in [("--extender", &parts.extender), ("--picker", &parts.picker)] {
-            if let Some(url) = url {
-                spec = spec.args([flag, url]);
+        for (flag, address) in [
+            ("--extender", &parts.extender),
+            ("--picker", &parts.picker),
+            ("--otlp-listen", &parts.otlp_listen),
+        ] {
+            if let Some(address) = address {
+                spec = spec.args([flag, address]);
             }
         }
         let process = Process::start(&spec)?;

@@ -47,3 +47,4 @@ mod stand_in_node;
 mod stream;
 mod stream_identity;
 mod tls;
+mod traces;

@@ -62,7 +62,14 @@ async fn each_view_shows_the_demo_as_it_runs() {
     browser.picture(&folder.join("demo-functions.png")).await.unwrap();
     browser.value("location.hash = '#/function/default/sobel'").await.unwrap();
     browser.wait_for_text("the bitstream was loaded and a slot idle").await.unwrap();
+    browser.wait("document.querySelectorAll('a[href^=\"#/trace/\"]').length >= 3").await.unwrap();
     browser.picture(&folder.join("demo-function.png")).await.unwrap();
+    browser.value("document.querySelector('a[href^=\"#/trace/\"]').click()").await.unwrap();
+    browser.wait("document.querySelector('.waterfall .kernel') !== null").await.unwrap();
+    for scheme in ["dark", "light"] {
+        browser.prefer(scheme).await.unwrap();
+        browser.picture(&folder.join(format!("demo-trace-{scheme}.png"))).await.unwrap();
+    }
 
     browser.press("3").await.unwrap();
     browser.wait("document.querySelectorAll('.decision-row').length >= 8").await.unwrap();

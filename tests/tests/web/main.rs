@@ -6,3 +6,4 @@ mod demo;
 mod hostile;
 mod lost;
 mod pages;
+mod traces;

@@ -1,6 +1,7 @@
 //! What the tests of the page share: states, and a page that shows them.
 
 use fpga_tests::testbed::browser::Browser;
+use fpga_tests::testbed::network::Network;
 use fpga_tests::testbed::stand_in_site::{Answers, StandInSite};
 use fpga_tests::testbed::web::{Parts, Web};
 use serde_json::{Value, json};
@@ -11,11 +12,17 @@ use tempfile::TempDir;
 pub const BITSTREAMS: [&str; 10] =
     ["sobel", "matrix-product", "sha256", "black-scholes", "fft", "aes", "resize", "gzip", "kmeans", "bert"];
 
+/// Port of OTLP over HTTP.
+const OTLP_PORT: u16 = 4318;
+
 /// A page that shows the answers of a stand-in, in a browser.
 pub struct Page {
     pub site: StandInSite,
     pub web: Web,
     pub browser: Browser,
+    /// Where the page takes traces.
+    pub otlp: String,
+    _network: Network,
     _dir: TempDir,
 }
 
@@ -25,11 +32,14 @@ impl Page {
         let dir = tempfile::tempdir().unwrap();
         let site = StandInSite::start(answers).await.unwrap();
         let kubeconfig = site.kubeconfig(dir.path()).unwrap();
-        let parts = Parts { extender: Some(site.url()), picker: Some(site.url()) };
+        let network = Network::claim().unwrap();
+        let otlp = format!("{}:{OTLP_PORT}", network.control_plane());
+        let parts =
+            Parts { extender: Some(site.url()), picker: Some(site.url()), otlp_listen: Some(otlp.clone()) };
         let web = Web::start_with(&kubeconfig, &dir.path().join("log"), &parts).await.unwrap();
         let mut browser = Browser::start(1400, 860).await.unwrap();
         browser.open(web.url()).await.unwrap();
-        Self { site, web, browser, _dir: dir }
+        Self { site, web, browser, otlp, _network: network, _dir: dir }
     }
 
     /// Goes to a view by its address.

@@ -34,10 +34,11 @@ const SERVICES: [Service; 7] = [
     },
     Service {
         name: "fpga-device-manager",
-        folders: &["remote-opencl/session/src", "remote-opencl/device-manager/src"],
+        folders: &["remote-opencl/session/src", "remote-opencl/device-manager/src", "traces/src"],
         prefixes: &[
             ("remote-opencl/session/src/metrics", "fpga_device_manager"),
             ("remote-opencl/device-manager/src/scrape.rs", "fpga_device_manager"),
+            ("traces/src/exporter.rs", "fpga_device_manager"),
         ],
     },
     Service {

@@ -26,6 +26,8 @@ pub enum Table {
     Moments,
     /// The extender's last decisions, by `NAMESPACE/NAME` of the pod.
     Decisions,
+    /// The slowest requests with a trace, by the trace's id.
+    Traces,
 }
 
 /// The tables with the log of their changes.
@@ -177,6 +179,7 @@ impl Table {
             Self::Functions => "functions",
             Self::Moments => "moments",
             Self::Decisions => "decisions",
+            Self::Traces => "traces",
         }
     }
 }

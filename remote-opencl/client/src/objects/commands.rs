@@ -234,8 +234,13 @@ impl Queue {
         let upload = uses.upload.clone();
         let access = access_of(&uses);
         let event = Event::of_command(self, id, command_type, uses);
-        let command =
-            v1::Command { event: id, queue: self.id(), wait, operation: Some(operation), unwatched: false };
+        let command = v1::Command {
+            event: id,
+            queue: self.id(),
+            wait,
+            operation: Some(operation),
+            ..v1::Command::default()
+        };
         self.progress().begin(id);
         let session = self.session();
         let pending = Arc::<Event>::clone(&event);

@@ -27,6 +27,7 @@ impl Session {
         upload: Option<Arc<Upload>>,
         order: impl FnOnce(&mut v1::Command),
     ) -> Result<Sent> {
+        command.trace = self.trace();
         // Half of a message leaves room for the message's other fields, and for events that `order` adds to the
         // wait list.
         if command.encoded_len() > MAX_MESSAGE_BYTES / 2 {
@@ -98,7 +99,10 @@ impl Session {
             if self.features.unwatched == UnwatchedCommands::Known {
                 for (command, Enqueued { pending, .. }) in taken.flush.commands.iter_mut().zip(&taken.pending)
                 {
-                    command.unwatched = Arc::strong_count(pending) == 1 && pending.goes_unwatched();
+                    // The end of a command with a trace is measured, so the manager tells of each.
+                    command.unwatched = command.trace.is_none()
+                        && Arc::strong_count(pending) == 1
+                        && pending.goes_unwatched();
                 }
             }
             for upload in taken.uploads {

@@ -10,6 +10,7 @@ pub(crate) struct ManagerFeatures {
     pub(crate) buffers: BufferPlacement,
     pub(crate) rects: RectCommands,
     pub(crate) unwatched: UnwatchedCommands,
+    pub(crate) traces: Traces,
 }
 
 /// Whether a manager has commands on rectangles of bytes. Managers before version 0.2 don't.
@@ -26,6 +27,13 @@ pub(crate) enum UnwatchedCommands {
     Unknown,
 }
 
+/// Whether a manager records the spans of traces. Managers before version 0.2 don't, and others only where they send them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Traces {
+    Recorded,
+    Ignored,
+}
+
 impl ManagerFeatures {
     pub(crate) fn of(welcome: &v1::Welcome) -> Self {
         Self {
@@ -36,6 +44,7 @@ impl ManagerFeatures {
             } else {
                 UnwatchedCommands::Unknown
             },
+            traces: if welcome.traces { Traces::Recorded } else { Traces::Ignored },
         }
     }
 }

@@ -17,6 +17,7 @@ mod maps;
 mod random_programs;
 mod rects;
 mod scripted_manager;
+mod traces;
 mod transfers;
 mod unheard;
 mod unwatched;

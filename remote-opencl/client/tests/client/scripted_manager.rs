@@ -56,6 +56,8 @@ pub struct Script {
     pub knows_no_rects: AtomicBool,
     /// Whether the manager takes no unwatched commands, as managers before version 0.2.
     pub knows_no_unwatched: AtomicBool,
+    /// Whether the manager records traces. Managers before version 0.2 don't.
+    pub records_traces: AtomicBool,
     /// The lease that the manager knows.
     pub lease: Mutex<Vec<u8>>,
     /// The Hello of the latest session.

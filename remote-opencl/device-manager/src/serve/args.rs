@@ -15,6 +15,7 @@ use fpga_net::size;
 use fpga_session::command_ring::CommandRing;
 use fpga_session::confine::ConfineBuilds;
 use fpga_session::inventory::BoardDevices;
+use fpga_traces::args::TraceArgs;
 use fpga_vendor::runtime::Runtime;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -143,6 +144,9 @@ pub struct ServeArgs {
     /// of slots only.
     #[arg(long, env = "FPGA_TRACE", value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) traces: TraceArgs,
 
     /// Maximum number of programs that are built at a time. One tenant's builds leave a place free for others
     /// [default: the number of processors plus one].

@@ -26,6 +26,7 @@ mod revocation;
 mod shared_memory;
 mod sharing;
 mod tenants;
+mod traces;
 mod unwatched;
 
 use bytes::Bytes;

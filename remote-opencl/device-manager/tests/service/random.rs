@@ -134,10 +134,27 @@ fn operation() -> impl Strategy<Value = Option<Operation>> {
     ]
 }
 
+/// Some of them malformed.
+fn trace() -> impl Strategy<Value = Option<v1::Trace>> {
+    let id = |length| prop_oneof![10 => prop::collection::vec(0_u8..2, length), 1 => prop::collection::vec(0_u8..2, 0..20)];
+    let trace = (id(16), id(8), ".{0,20}").prop_map(|(trace_id, span_id, state)| v1::Trace {
+        trace_id: trace_id.into(),
+        span_id: span_id.into(),
+        state,
+    });
+    prop::option::of(trace)
+}
+
 fn kind() -> impl Strategy<Value = Kind> {
-    let command = (event(), id(), prop::collection::vec(event(), 0..3), operation(), any::<bool>()).prop_map(
-        |(event, queue, wait, operation, unwatched)| v1::Command { event, queue, wait, operation, unwatched },
-    );
+    let command = (event(), id(), prop::collection::vec(event(), 0..3), operation(), any::<bool>(), trace())
+        .prop_map(|(event, queue, wait, operation, unwatched, trace)| v1::Command {
+            event,
+            queue,
+            wait,
+            operation,
+            unwatched,
+            trace,
+        });
     let chunk = (1_u64..4, size(), 0_u64..3, bytes(60))
         .prop_map(|(transfer, length, offset, data)| v1::Chunk { transfer, length, offset, data });
     prop_oneof![
@@ -150,7 +167,8 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 #[tokio::test]
 async fn whatever_a_session_says_the_manager_lives() {
-    let mut manager = Manager::start(&["--slots", "2"]);
+    // Nobody takes the spans.
+    let mut manager = Manager::start(&["--slots", "2", "--otlp-endpoint", "http://127.0.0.1:1"]);
     // Deterministic: the same messages in every run.
     let mut runner = TestRunner::deterministic();
     let messages = prop::collection::vec(kind(), 1..80);

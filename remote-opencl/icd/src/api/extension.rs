@@ -6,8 +6,34 @@ use crate::exports;
 use crate::handle::lookup;
 use crate::memory;
 use crate::platforms::Platform;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
+
+/// `cl_int clSetTraceContextFPGA(const char *traceparent, const char *tracestate)`: the trace (W3C Trace Context) that the
+/// commands are a part of that the calling thread enqueues from now on. With NULL for `traceparent` they are part of none;
+/// `tracestate` may be NULL.
+///
+/// `CL_INVALID_VALUE` for a malformed `traceparent`: the commands are part of no trace then.
+///
+/// # Safety
+/// `traceparent` and `tracestate` are NULL or NUL-terminated strings.
+#[allow(non_snake_case, reason = "named as OpenCL names functions of extensions")]
+pub unsafe extern "C" fn clSetTraceContextFPGA(
+    traceparent: *const c_char,
+    tracestate: *const c_char,
+) -> cl::cl_int {
+    // SAFETY: the caller upholds this function's contract.
+    let (traceparent, tracestate) = unsafe { (memory::text(traceparent), memory::text(tracestate)) };
+    let set = || {
+        let state = tracestate.map(CStr::to_bytes).unwrap_or_default();
+        fpga_client::set_trace(traceparent.map(CStr::to_bytes), state)
+    };
+    match catch_unwind(set) {
+        Ok(Ok(())) => cl::CL_SUCCESS,
+        Ok(Err(_)) => cl::CL_INVALID_VALUE,
+        Err(_) => cl::CL_OUT_OF_RESOURCES,
+    }
+}
 
 /// The address of a function, or NULL for an unknown name.
 ///
@@ -18,6 +44,7 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *
     // SAFETY: the caller upholds this function's contract.
     let Some(name) = (unsafe { memory::text(name) }) else { return std::ptr::null_mut() };
     catch_unwind(|| match name.to_str() {
+        Ok("clSetTraceContextFPGA") => clSetTraceContextFPGA as *mut c_void,
         Ok("clIcdGetPlatformIDsKHR") => exports::clIcdGetPlatformIDsKHR as *mut c_void,
         Ok(name) => address_of(name).cast_mut(),
         Err(_) => std::ptr::null_mut(),

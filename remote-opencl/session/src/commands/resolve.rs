@@ -4,7 +4,7 @@
 //! This happens in the order of the session, so that a later release or argument does not affect earlier
 //! commands.
 
-use super::{Body, Launch, Operation, Waits, Watched};
+use super::{Body, Launch, Operation, Tracing, Waits, Watched};
 use crate::arguments::resolve;
 use crate::buffer::Buffer;
 use crate::clock;
@@ -107,7 +107,7 @@ pub fn item(
     staging: &mut Staging,
     message: &Arc<Hold>,
 ) -> Result<Item<Box<Body>>, TransferError> {
-    let v1::Command { event, queue: queue_id, wait, operation, unwatched } = command;
+    let v1::Command { event, queue: queue_id, wait, operation, unwatched, trace: _ } = command;
     let watched = if unwatched { Watched::No } else { Watched::Yes };
     let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
     let asked = match operation {
@@ -323,8 +323,19 @@ fn body(
         Asked::Nothing => return Err(ClError::INVALID_OPERATION),
     };
     let message = message.clone();
-    let received_at = clock::now_ns();
-    Ok(Box::new(Body { queue, operation, need, kind, hold, message, received_at, watched, span: None }))
+    let (received_at, tracing) = (clock::now_ns(), Tracing::Off);
+    Ok(Box::new(Body {
+        queue,
+        operation,
+        need,
+        kind,
+        hold,
+        message,
+        received_at,
+        watched,
+        tracing,
+        span: None,
+    }))
 }
 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {

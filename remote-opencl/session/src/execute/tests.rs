@@ -3,7 +3,7 @@
 
 use super::{Executor, Measured, Notify};
 use crate::buffer::Buffer;
-use crate::commands::{Body, Operation, Watched};
+use crate::commands::{Body, Operation, Tracing, Watched};
 use crate::context::Context;
 use crate::dependencies::{DependencyTracker, EventId, Fence, Item, QueueId, QueueOrder};
 use crate::governor::Budget;
@@ -79,6 +79,7 @@ impl Setup {
             message: Arc::new(Budget::default().hold(0)),
             received_at: 0,
             watched,
+            tracing: Tracing::Off,
             span: None,
         };
         Item {

@@ -5,7 +5,7 @@ use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
 use super::{Building, Message, Ring, Session};
 use crate::calls::{CallError, Calls, Outcome, reply};
 use crate::command_ring;
-use crate::commands::{self, Body, Staging};
+use crate::commands::{self, Body, Staging, Tracing, Watched};
 use crate::dependencies::{EventId, Item};
 use crate::governor::{DECODING_BYTES, Hold, MemoryRefusal};
 use crate::metrics::{DataPath, Direction};
@@ -326,12 +326,19 @@ impl Session {
         let hold = Arc::new(hold);
         let mut items = Vec::with_capacity(count);
         let mut unwatched = Vec::new();
-        for command in flush.commands {
+        for mut command in flush.commands {
             self.new_event(command.event)?;
+            let event = EventId(command.event);
+            let tracing = self.traced.received(event, command.trace.take());
             if command.unwatched {
-                unwatched.push(EventId(command.event));
+                unwatched.push(event);
             }
-            items.push(commands::item(command, &self.objects, &mut self.transfers, &mut staging, &hold)?);
+            let mut item = commands::item(command, &self.objects, &mut self.transfers, &mut staging, &hold)?;
+            if let (Tracing::On, Ok(body)) = (tracing, &mut item.body) {
+                // The end of a command that is told with another one is not measured.
+                (body.tracing, body.watched) = (Tracing::On, Watched::Yes);
+            }
+            items.push(item);
         }
         for path in [DataPath::Messages, DataPath::Shared] {
             let received = |item: &Item<Box<Body>>| item.body.as_ref().map_or(0, |body| body.received(path));

@@ -151,6 +151,13 @@ impl Session {
 
     /// Sends the reports to the client.
     pub(super) fn tell(&mut self) {
+        if !self.traced.is_empty() {
+            for report in &self.reports {
+                if let Report::Ended(ended) = report {
+                    self.traced.command_ended(ended);
+                }
+            }
+        }
         let trace = &self.shared.config.trace;
         if trace.is_on() {
             for report in &self.reports {

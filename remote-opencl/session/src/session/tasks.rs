@@ -55,6 +55,8 @@ impl Session {
             match dispatcher.submit(request) {
                 Ok(grant) => {
                     self.charges.insert(task, charge);
+                    let arrivals = commands.iter().map(|command| (command.event, command.body.received_at));
+                    self.traced.submitted(task, arrivals);
                     self.backlog.push(task, Submitted { commands, at: clock::now_ns() });
                     if let Some(grant) = grant {
                         self.grant(grant);
@@ -92,6 +94,7 @@ impl Session {
             && self.switching.is_none()
             && let Some(grant) = self.backlog.first()
         {
+            self.traced.granted(grant.task, clock::now_ns());
             let time = self.load_wait();
             let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX);
             if loads > 0 && self.switch() {
@@ -196,6 +199,12 @@ impl Session {
         } else {
             since.elapsed()
         };
+        let begins_ns = clock::now_ns().saturating_sub(clock::nanos(since.elapsed()));
+        for (SlotLoad { bitstream, .. }, place) in grant.load.iter().zip(0..) {
+            let name = self.shared.config.catalogue.id_of(*bitstream).to_string();
+            let each_ns = clock::nanos(took / loads);
+            self.traced.loaded(grant.task, &name, begins_ns + place * each_ns, each_ns);
+        }
         for SlotLoad { slot, bitstream } in &grant.load {
             self.shared.config.reports.reconfigured(&Reconfigured {
                 slot: *slot,
@@ -237,6 +246,7 @@ impl Session {
     }
 
     pub(super) fn task_ended(&mut self, task: TaskId) {
+        self.traced.ended(task);
         self.charges.remove(&task);
         self.uses.remove(&task);
         let dispatcher = &self.shared.config.dispatcher;

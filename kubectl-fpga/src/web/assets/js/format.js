@@ -6,6 +6,13 @@ export function percent(share) {
   return `${Math.round(share / 10)} %`;
 }
 
+// A short duration.
+export function micros(us) {
+  if (us < 1000) return `${us} µs`;
+  if (us < 1000000) return `${(us / 1000).toFixed(us < 10000 ? 2 : 1)} ms`;
+  return `${(us / 1000000).toFixed(2)} s`;
+}
+
 export function span(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;

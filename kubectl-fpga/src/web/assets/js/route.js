@@ -7,6 +7,7 @@ import { oneFunction } from "./views/function.js";
 import { decisions } from "./views/decisions.js";
 import { pod } from "./views/pod.js";
 import { pool } from "./views/pool.js";
+import { oneTrace } from "./views/trace.js";
 
 // Each view makes `{ update(changed), tick() }` of its element and the parts of the address after its name; `stop()` is
 // called when it goes. A tab is a view that has a place at the top.
@@ -15,6 +16,7 @@ const VIEWS = {
   node: { make: node, of: "" },
   functions: { make: functions, tab: "Functions" },
   function: { make: oneFunction, of: "functions" },
+  trace: { make: oneTrace, of: "functions" },
   decisions: { make: decisions, tab: "Decisions" },
   pod: { make: pod, of: "decisions" },
   pool: { make: pool, tab: "Pool" },

@@ -1,6 +1,6 @@
 // The rows that the server sent, by table and key, and what follows from them alone.
 
-const NAMES = ["sources", "nodes", "pods", "functions", "moments", "decisions"];
+const NAMES = ["sources", "nodes", "pods", "functions", "moments", "decisions", "traces"];
 
 function empty() {
   return new Map(NAMES.map((name) => [name, new Map()]));

@@ -71,7 +71,8 @@ impl State {
                 }
                 let buffer_rects = !self.script.knows_no_rects.load(Ordering::SeqCst);
                 let unwatched_commands = !self.script.knows_no_unwatched.load(Ordering::SeqCst);
-                let welcome = v1::Welcome { buffer_rects, unwatched_commands, ..welcome() };
+                let traces = self.script.records_traces.load(Ordering::SeqCst);
+                let welcome = v1::Welcome { buffer_rects, unwatched_commands, traces, ..welcome() };
                 self.send(server_message::Kind::Welcome(welcome));
             }
             client_message::Kind::Ack(_) => {}

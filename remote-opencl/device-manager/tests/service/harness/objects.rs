@@ -152,7 +152,7 @@ impl Client {
             queue,
             wait: Vec::new(),
             operation: Some(operation),
-            unwatched: false,
+            ..v1::Command::default()
         }
     }
 
@@ -165,7 +165,7 @@ impl Client {
             queue,
             wait: Vec::new(),
             operation: Some(Operation::WriteBuffer(write)),
-            unwatched: false,
+            ..v1::Command::default()
         }
     }
 

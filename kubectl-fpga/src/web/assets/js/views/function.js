@@ -3,7 +3,7 @@
 
 import { look } from "../colour.js";
 import { el, keyed, link, setText } from "../dom.js";
-import { count, span } from "../format.js";
+import { clock, count, micros, span } from "../format.js";
 import { to } from "../route.js";
 import { rows } from "../store.js";
 import { ask } from "../stream.js";
@@ -26,7 +26,8 @@ export function oneFunction(root, [namespace, name]) {
   const shares = el("div", "share");
   const legend = el("div", "legend");
   const note = el("p", "problem");
-  const headings = (...titles) => el("thead", "", el("tr", "", ...titles.map((title) => el("th", "", title))));
+  const slow = el("tbody", "");
+  const traced = el("section", "card box wide", el("h2", "", "Its slowest requests with a trace"), el("table", "", headings("At", "Took", "Loads", "Spans"), slow));
   root.append(el("div", "page",
     el("p", "crumbs", link(to("functions"), "link", "Functions")),
     el("div", "title", el("h1", "", `${namespace}/${name}`), head),
@@ -34,6 +35,7 @@ export function oneFunction(root, [namespace, name]) {
       el("section", "card box", el("h2", "", "Demand"), figures),
       el("section", "card box", el("h2", "", "Its last requests"), shares, legend, note),
       el("section", "card box wide", el("h2", "", "Replicas"), el("table", "", headings("Replica", "Node", "Board", "In flight", "Idle slots", "With bitstream", "Waiting"), replicas)),
+      traced,
       el("section", "card box wide", el("h2", "", "Where they went, and why"), el("table", "", headings("Ago", "To", "Board", "Why", "Then"), picks)))));
 
   const stopped = new AbortController();
@@ -67,7 +69,21 @@ export function oneFunction(root, [namespace, name]) {
     });
   }
 
+  // There are traces only where the page takes them.
+  function drawTraces() {
+    const found = [...rows("traces")].filter(([, row]) => row.function === `${namespace}/${name}`).sort(([, a], [, b]) => b.tookUs - a.tookUs);
+    traced.hidden = found.length === 0;
+    keyed(slow, found, ([id]) => id, ([id]) => el("tr", "", el("td", "", link(to("trace", id), "link")), ...cells(3).children), (row, [, trace]) => {
+      const [at, took, loads, spans] = row.children;
+      setText(at.firstChild, clock(trace.atMs));
+      setText(took, micros(trace.tookUs));
+      setText(loads, String(trace.spans.filter((one) => one.name === "load").length));
+      setText(spans, String(trace.spans.length));
+    });
+  }
+
   function update(changed) {
+    if (!changed || changed.has("traces")) drawTraces();
     if (changed && !changed.has("functions")) return;
     const view = rows("functions").get(`${namespace}/${name}`);
     setText(head, view ? (view.bitstream ? "" : "nobody says which bitstream it uses") : "no picker knows this function now");
@@ -90,6 +106,10 @@ export function oneFunction(root, [namespace, name]) {
   }
   refresh();
   return { update, stop: () => stopped.abort() };
+}
+
+function headings(...titles) {
+  return el("thead", "", el("tr", "", ...titles.map((title) => el("th", "", title))));
 }
 
 function cells(number) {

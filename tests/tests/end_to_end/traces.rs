@@ -1,0 +1,138 @@
+//! What a request did is one trace, from a real Envoy and the picker to the function's OpenCL and the board.
+
+use fpga_tests::functions::Function;
+use fpga_tests::testbed::artifacts;
+use fpga_tests::testbed::cluster::Runtime;
+use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::envoy::{EnvoySpec, Upstream};
+use fpga_tests::testbed::function_service::{self, FunctionEndpoint};
+use fpga_tests::testbed::http_client::HttpClient;
+use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
+use fpga_tests::testbed::picker::Picker;
+use fpga_tests::testbed::process::{Process, ProcessSpec};
+use fpga_tests::testbed::programs::built;
+use fpga_tests::testbed::run_dir::RunDir;
+use fpga_tests::testbed::trace_collector::{ReceivedSpan, TraceCollector};
+use fpga_tests::testbed::wait;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+const NAME: &str = "sobel";
+const ENVOY_PORT: u16 = 8081;
+/// The span of the client that sends the requests.
+const CLIENT: &str = "00f067aa0ba902b7";
+
+/// Starts a manager with an empty board of two slots, and the function over it.
+async fn start_function(run_dir: &RunDir, address: SocketAddr, otlp: &str) -> [Process; 2] {
+    let runtime = Runtime::from_env().unwrap();
+    let dir = run_dir.path();
+    let bitstreams = artifacts::bitstreams(runtime).unwrap();
+    let (socket, ready) = (dir.join("dm0.sock"), dir.join("dm0.ready"));
+    let name = "fpga-device-manager";
+    let manager = ProcessSpec::new(name, built(name).unwrap(), run_dir.log(name))
+        .args(["serve", "--device-id", "dm0", "--slots", "2", "--reconfiguration-time", "20ms"])
+        .args(["--runtime", &runtime.argument().unwrap(), "--otlp-endpoint", otlp])
+        .arg("--listen")
+        .arg(format!("unix:{}", socket.display()))
+        .arg("--ready-file")
+        .arg(&ready)
+        .arg("--bitstreams")
+        .arg(&bitstreams);
+    let manager = Process::start(&manager).unwrap();
+    wait::until("the device manager to listen", LONG, async || {
+        manager.check_running()?;
+        Ok(ready.exists().then_some(()))
+    })
+    .await
+    .unwrap();
+    let vendors = dir.join("icd");
+    std::fs::create_dir_all(&vendors).unwrap();
+    let icd = built("libfpga_opencl_icd.so").unwrap();
+    std::fs::write(vendors.join("fpga.icd"), format!("{}\n", icd.display())).unwrap();
+    let bitstream = bitstreams.join(format!("{NAME}.bitstream"));
+    let function = ProcessSpec::new(NAME, artifacts::functions().unwrap().join(NAME), run_dir.log(NAME))
+        .env("BITSTREAM", bitstream.display().to_string())
+        .env("POD_IP", address.ip().to_string())
+        .env("PORT", address.port().to_string())
+        .env("OCL_ICD_VENDORS", vendors.display().to_string())
+        .env("FPGA_DEVICE_MANAGERS", format!("unix:{}", socket.display()));
+    let function = Process::start(&function).unwrap();
+    function.wait_ready(&HttpClient::new(LONG), &format!("http://{address}/healthz"), LONG).await.unwrap();
+    [manager, function]
+}
+
+fn named<'s>(spans: &'s [ReceivedSpan], name: &str) -> Vec<&'s ReceivedSpan> {
+    spans.iter().filter(|span| span.name == name).collect()
+}
+
+#[tokio::test]
+async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold_start_has_a_load() {
+    let plane = ControlPlane::start_objects_only().await.unwrap();
+    let (network, run_dir) = (plane.network(), plane.run_dir());
+    let collector = TraceCollector::start().await.unwrap();
+    let address = SocketAddr::new(network.node(0).pods().next().unwrap().into(), FUNCTION_PORT);
+    let [manager, function] = start_function(run_dir, address, collector.endpoint()).await;
+    let replica = FunctionEndpoint { address, node: "n0".to_owned() };
+    function_service::create(plane.client(), NAME, NAME, &[replica]).await.unwrap();
+    let http = HttpClient::new(LONG);
+    let kubeconfig = plane.kubeconfig(&Identity::Admin).unwrap();
+    let otlp = ["--otlp-endpoint", collector.endpoint()];
+    let picker = Picker::start(network.control_plane(), kubeconfig, run_dir, &http, &otlp).await.unwrap();
+    let listen: SocketAddr = (network.control_plane(), ENVOY_PORT).into();
+    let functions = vec![Upstream { name: NAME.to_owned(), replicas: vec![address] }];
+    let envoy = EnvoySpec { listen, functions, picker: Some(picker.address()) };
+    let envoy = envoy.start(run_dir).await.unwrap();
+
+    let case = Case::new(Function::Sobel, 33, 1).unwrap();
+    let url = format!("http://{listen}/function/{NAME}");
+    let send = async |trace: &str, flags: &str| {
+        let traceparent = format!("00-{trace}-{CLIENT}-{flags}");
+        let answer =
+            http.post_with(&url, &[("traceparent", &traceparent)], case.input.clone()).await.unwrap();
+        assert!(answer.status.is_success(), "{}", answer.text());
+        Function::Sobel.compare(&case.expected, &answer.body).unwrap();
+    };
+    let [cold, unwanted, warm] = ["c", "d", "e"].map(|digit| digit.repeat(32));
+    send(&cold, "01").await;
+    send(&unwanted, "00").await;
+    send(&warm, "01").await;
+    for (trace, loads) in [(&cold, 1), (&warm, 0)] {
+        let spans = wait::until("the spans of a request", LONG, async || {
+            let spans = collector.trace(trace);
+            // The manager records a command after all else that came before it.
+            let is_whole = ["request", "kernel"].iter().all(|name| !named(&spans, name).is_empty());
+            Ok(is_whole.then_some(spans))
+        })
+        .await
+        .unwrap();
+        let [request] = named(&spans, "request")[..] else { panic!("{spans:?}") };
+        assert_eq!((request.service.as_str(), request.parent.as_str()), ("fpga-endpoint-picker", CLIENT));
+        assert!(request.attributes.contains(&("fpga.function".to_owned(), format!("default/{NAME}"))));
+        let [choice] = named(&spans, "choose a replica")[..] else { panic!("{spans:?}") };
+        assert_eq!(choice.parent, request.id);
+        // The function hands on what it was told, and makes no spans of its own.
+        let tasks = named(&spans, "task");
+        assert!(!tasks.is_empty() && tasks.iter().all(|task| task.parent == request.id), "{spans:?}");
+        let of_task = |span: &ReceivedSpan| tasks.iter().any(|task| task.id == span.parent);
+        for part in ["wait for a slot", "load", "kernel"] {
+            assert!(named(&spans, part).into_iter().all(of_task), "{part}: {spans:?}");
+        }
+        assert_eq!(named(&spans, "kernel").len(), 1, "{spans:?}");
+        let found = named(&spans, "load");
+        assert_eq!(found.len(), loads, "{spans:?}");
+        for load in found {
+            assert!(load.attributes.contains(&("fpga.bitstream".to_owned(), NAME.to_owned())), "{load:?}");
+            assert!(load.times_ns[1] - load.times_ns[0] >= 20_000_000, "{load:?}");
+        }
+    }
+    // All of it was sent before the spans that have come.
+    assert!(collector.trace(&unwanted).is_empty());
+
+    for process in [envoy, function, manager] {
+        process.kill().await;
+    }
+    picker.process().kill().await;
+    plane.stop().await;
+}
