@@ -63,5 +63,5 @@ pub mod store;
 mod sub_devices;
 mod task;
 pub mod trace;
-mod traced;
+pub mod traced;
 mod transfers;

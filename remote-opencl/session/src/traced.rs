@@ -16,12 +16,19 @@ use fpga_traces::tracer::Tracer;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Name of the attribute with the tenant, on the span of a task.
+pub const TENANT: &str = "fpga.tenant";
+/// Name of the attribute with the bitstream, on the span of a load.
+pub const BITSTREAM: &str = "fpga.bitstream";
+/// Name of the attribute with the error code of OpenCL, on the span of a command that has failed.
+pub const STATUS: &str = "fpga.opencl.status";
+
 /// Most traces of a task of which spans are recorded. A program enqueues for one request, or for the few that share a flush.
 const MAX_TRACES_OF_TASK: usize = 8;
 
 /// What is known of the traces of a session.
 #[derive(Debug)]
-pub struct Traced {
+pub(crate) struct Traced {
     tracer: Tracer,
     tenant: Arc<str>,
     /// The commands that have not ended.
@@ -110,12 +117,11 @@ impl Traced {
         }
     }
 
-    /// Records that a bitstream was loaded for a task, from `begins` for `took_ns`.
-    pub fn loaded(&self, task: TaskId, bitstream: &str, begins: u64, took_ns: u64) {
+    /// Records the load of a bitstream for a task: when it began, and how long it took, in ns of the manager's clock.
+    pub fn loaded(&self, task: TaskId, bitstream: &str, (begins, took_ns): (u64, u64), outcome: Outcome) {
         for of_trace in self.tasks.get(&task).into_iter().flatten() {
-            let load =
-                of_trace.below.span("load", Kind::Internal).with("fpga.bitstream", bitstream.to_owned());
-            self.tracer.record([lasted(load, begins, begins.saturating_add(took_ns))]);
+            let load = of_trace.below.span("load", Kind::Internal).with(BITSTREAM, bitstream.to_owned());
+            self.tracer.record([lasted(load, begins, begins.saturating_add(took_ns)).ended(outcome)]);
         }
     }
 
@@ -125,7 +131,7 @@ impl Traced {
         let Some(moments) = &ended.moments else { return };
         let span = place.span(ended.operation, Kind::Internal);
         let span = if ended.status < 0 {
-            span.with("fpga.opencl.status", i64::from(ended.status)).ended(Outcome::Failed)
+            span.with(STATUS, i64::from(ended.status)).ended(Outcome::Failed)
         } else {
             span
         };
@@ -136,7 +142,7 @@ impl Traced {
     pub fn ended(&mut self, task: TaskId) {
         for TracedTask { caller, below, received, .. } in self.tasks.remove(&task).into_iter().flatten() {
             let span = Span::new(&caller.0, below.0.parent, "task", Kind::Server);
-            let span = span.with("fpga.tenant", self.tenant.to_string());
+            let span = span.with(TENANT, self.tenant.to_string());
             self.tracer.record([lasted(span, received, clock::now_ns())]);
         }
     }
@@ -219,7 +225,7 @@ mod tests {
         traced.submitted(TASK, [(EventId(1), now), (EventId(2), now)]);
         traced.granted(TASK, now + 1_000);
         traced.granted(TASK, now + 9_000);
-        traced.loaded(TASK, "sobel", now + 1_000, 500);
+        traced.loaded(TASK, "sobel", (now + 1_000, 500), Outcome::Failed);
         let failed =
             Ended { operation: "kernel", moments: Some(Moments::now()), ..Ended::at_once(EventId(1), -5) };
         traced.command_ended(&failed);
@@ -233,7 +239,8 @@ mod tests {
         assert!(spans[..3].iter().all(|span| span.parent == task.id && span.trace == task.trace));
         let took: Vec<u64> = spans[..2].iter().map(|span| span.end_ns - span.start_ns).collect();
         assert_eq!(took, [1_000, 500], "only the first grant counts");
-        assert_eq!(spans[2].outcome, Outcome::Failed);
+        let outcomes: Vec<Outcome> = spans.iter().map(|span| span.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Done, Outcome::Failed, Outcome::Failed, Outcome::Done]);
     }
 
     #[test]

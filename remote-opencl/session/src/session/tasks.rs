@@ -15,6 +15,7 @@ use crate::task;
 use fpga_board::dispatch::{Grant, Lanes, TaskId, TaskRequest};
 use fpga_board::slots::SlotLoad;
 use fpga_core::bitstream::Digest;
+use fpga_traces::span::Outcome;
 use fpga_vendor::{self as vendor, ClError, Switched};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -188,23 +189,26 @@ impl Session {
         self.start_granted();
     }
 
-    fn report_load(&mut self) {
+    fn report_load(&mut self, outcome: Outcome) {
         let Some(Loading { since, .. }) = self.loading.take() else { return };
         let Some(grant) = self.backlog.first() else { return };
         let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
-        let took = if let Some(board) = &self.shared.config.model {
-            board.reconfiguration().saturating_mul(loads)
-        } else if self.shared.config.reconfiguration_time.is_zero() && !vendor::objects_are_remembered() {
-            Duration::ZERO
-        } else {
-            since.elapsed()
+        let elapsed = since.elapsed();
+        let measured = match &self.shared.config.model {
+            Some(board) => board.reconfiguration().saturating_mul(loads),
+            None => elapsed,
         };
-        let begins_ns = clock::now_ns().saturating_sub(clock::nanos(since.elapsed()));
+        let begins_ns = clock::now_ns().saturating_sub(clock::nanos(elapsed));
+        let each_ns = clock::nanos(measured / loads);
         for (SlotLoad { bitstream, .. }, place) in grant.load.iter().zip(0..) {
             let name = self.shared.config.catalogue.id_of(*bitstream).to_string();
-            let each_ns = clock::nanos(took / loads);
-            self.traced.loaded(grant.task, &name, begins_ns + place * each_ns, each_ns);
+            let times = (begins_ns.saturating_add(each_ns.saturating_mul(place)), each_ns);
+            self.traced.loaded(grant.task, &name, times, outcome);
         }
+        let is_unknown = self.shared.config.model.is_none()
+            && self.shared.config.reconfiguration_time.is_zero()
+            && !vendor::objects_are_remembered();
+        let took = if is_unknown { Duration::ZERO } else { measured };
         for SlotLoad { slot, bitstream } in &grant.load {
             self.shared.config.reports.reconfigured(&Reconfigured {
                 slot: *slot,
@@ -219,7 +223,7 @@ impl Session {
     fn start_first(&mut self) -> bool {
         let Some(used) = self.shared.config.board.enter() else { return false };
         let loaded = self.load_first();
-        self.report_load();
+        self.report_load(if loaded.is_ok() { Outcome::Done } else { Outcome::Failed });
         let start = self.backlog.first().map(|grant| (grant.slots.clone(), grant.load.len()));
         let Some((task, Submitted { mut commands, at })) = self.backlog.pop() else { return true };
         if let Some((_, what)) = self.on_board.take_if(|(of, _)| *of == task) {
