@@ -175,6 +175,7 @@ impl ServeArgs {
             confine: confine_builds,
             builds: builds.most_of_tenant(),
             command_ring,
+            records_traces: traces.otlp_endpoint.is_some(),
         };
         let isolation = isolation.plan(common, &runtime, log, &at_end)?;
         if let Some(folder) = own_folder {

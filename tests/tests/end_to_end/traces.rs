@@ -9,6 +9,7 @@ use fpga_tests::testbed::function_service::{self, FunctionEndpoint};
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
+use fpga_tests::testbed::network::Network;
 use fpga_tests::testbed::picker::Picker;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::programs::built;
@@ -23,23 +24,27 @@ const NAME: &str = "sobel";
 const ENVOY_PORT: u16 = 8081;
 /// The span of the client that sends the requests.
 const CLIENT: &str = "00f067aa0ba902b7";
+/// The spans below that of a task.
+const PARTS: [&str; 3] = ["wait for a slot", "load", "kernel"];
 
-/// Starts a manager with an empty board of two slots, and the function over it.
-async fn start_function(run_dir: &RunDir, address: SocketAddr, otlp: &str) -> [Process; 2] {
+/// Where a manager listens.
+fn socket(run_dir: &RunDir) -> String {
+    format!("unix:{}", run_dir.path().join("dm0.sock").display())
+}
+
+/// Starts a manager with an empty board.
+async fn start_manager(run_dir: &RunDir, otlp: &str, args: &[&str]) -> Process {
     let runtime = Runtime::from_env().unwrap();
-    let dir = run_dir.path();
-    let bitstreams = artifacts::bitstreams(runtime).unwrap();
-    let (socket, ready) = (dir.join("dm0.sock"), dir.join("dm0.ready"));
+    let ready = run_dir.path().join("dm0.ready");
     let name = "fpga-device-manager";
     let manager = ProcessSpec::new(name, built(name).unwrap(), run_dir.log(name))
-        .args(["serve", "--device-id", "dm0", "--slots", "2", "--reconfiguration-time", "20ms"])
-        .args(["--runtime", &runtime.argument().unwrap(), "--otlp-endpoint", otlp])
-        .arg("--listen")
-        .arg(format!("unix:{}", socket.display()))
+        .args(["serve", "--device-id", "dm0", "--listen", &socket(run_dir), "--otlp-endpoint", otlp])
+        .args(["--runtime", &runtime.argument().unwrap()])
+        .args(args)
         .arg("--ready-file")
         .arg(&ready)
         .arg("--bitstreams")
-        .arg(&bitstreams);
+        .arg(artifacts::bitstreams(runtime).unwrap());
     let manager = Process::start(&manager).unwrap();
     wait::until("the device manager to listen", LONG, async || {
         manager.check_running()?;
@@ -47,20 +52,49 @@ async fn start_function(run_dir: &RunDir, address: SocketAddr, otlp: &str) -> [P
     })
     .await
     .unwrap();
-    let vendors = dir.join("icd");
+    manager
+}
+
+/// Starts a function over the manager of the run.
+async fn start_function(run_dir: &RunDir, function: Function, address: SocketAddr) -> Process {
+    let name = function.name();
+    let vendors = run_dir.path().join("icd");
     std::fs::create_dir_all(&vendors).unwrap();
     let icd = built("libfpga_opencl_icd.so").unwrap();
     std::fs::write(vendors.join("fpga.icd"), format!("{}\n", icd.display())).unwrap();
-    let bitstream = bitstreams.join(format!("{NAME}.bitstream"));
-    let function = ProcessSpec::new(NAME, artifacts::functions().unwrap().join(NAME), run_dir.log(NAME))
-        .env("BITSTREAM", bitstream.display().to_string())
+    let bitstreams = artifacts::bitstreams(Runtime::from_env().unwrap()).unwrap();
+    let program = artifacts::functions().unwrap().join(name);
+    let process = ProcessSpec::new(name, program, run_dir.log(name))
+        .env("BITSTREAM", bitstreams.join(format!("{name}.bitstream")).display().to_string())
         .env("POD_IP", address.ip().to_string())
         .env("PORT", address.port().to_string())
         .env("OCL_ICD_VENDORS", vendors.display().to_string())
-        .env("FPGA_DEVICE_MANAGERS", format!("unix:{}", socket.display()));
-    let function = Process::start(&function).unwrap();
-    function.wait_ready(&HttpClient::new(LONG), &format!("http://{address}/healthz"), LONG).await.unwrap();
-    [manager, function]
+        .env("FPGA_DEVICE_MANAGERS", socket(run_dir));
+    let process = Process::start(&process).unwrap();
+    process.wait_ready(&HttpClient::new(LONG), &format!("http://{address}/healthz"), LONG).await.unwrap();
+    process
+}
+
+/// Sends a request that is part of a trace, and checks the answer.
+async fn send(http: &HttpClient, url: &str, case: &Case, trace: &str, flags: &str) {
+    let traceparent = format!("00-{trace}-{CLIENT}-{flags}");
+    let answer = http.post_with(url, &[("traceparent", &traceparent)], case.input.clone()).await.unwrap();
+    assert!(answer.status.is_success(), "{}", answer.text());
+    case.function.compare(&case.expected, &answer.body).unwrap();
+}
+
+/// The spans of a trace, when those of these names have come, and the tasks of all parts of tasks.
+async fn whole(collector: &TraceCollector, trace: &str, names: &[&str]) -> Vec<ReceivedSpan> {
+    wait::until("the spans of a request", LONG, async || {
+        let spans = collector.trace(trace);
+        let tasks = named(&spans, "task");
+        let has_task = |span: &ReceivedSpan| tasks.iter().any(|task| task.id == span.parent);
+        let is_whole = names.iter().all(|name| !named(&spans, name).is_empty())
+            && PARTS.iter().all(|part| named(&spans, part).into_iter().all(has_task));
+        Ok(is_whole.then_some(spans))
+    })
+    .await
+    .unwrap()
 }
 
 fn named<'s>(spans: &'s [ReceivedSpan], name: &str) -> Vec<&'s ReceivedSpan> {
@@ -73,7 +107,9 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
     let (network, run_dir) = (plane.network(), plane.run_dir());
     let collector = TraceCollector::start().await.unwrap();
     let address = SocketAddr::new(network.node(0).pods().next().unwrap().into(), FUNCTION_PORT);
-    let [manager, function] = start_function(run_dir, address, collector.endpoint()).await;
+    let args = ["--slots", "2", "--reconfiguration-time", "20ms"];
+    let manager = start_manager(run_dir, collector.endpoint(), &args).await;
+    let function = start_function(run_dir, Function::Sobel, address).await;
     let replica = FunctionEndpoint { address, node: "n0".to_owned() };
     function_service::create(plane.client(), NAME, NAME, &[replica]).await.unwrap();
     let http = HttpClient::new(LONG);
@@ -87,26 +123,12 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
 
     let case = Case::new(Function::Sobel, 33, 1).unwrap();
     let url = format!("http://{listen}/function/{NAME}");
-    let send = async |trace: &str, flags: &str| {
-        let traceparent = format!("00-{trace}-{CLIENT}-{flags}");
-        let answer =
-            http.post_with(&url, &[("traceparent", &traceparent)], case.input.clone()).await.unwrap();
-        assert!(answer.status.is_success(), "{}", answer.text());
-        Function::Sobel.compare(&case.expected, &answer.body).unwrap();
-    };
     let [cold, unwanted, warm] = ["c", "d", "e"].map(|digit| digit.repeat(32));
-    send(&cold, "01").await;
-    send(&unwanted, "00").await;
-    send(&warm, "01").await;
+    for (trace, flags) in [(&cold, "01"), (&unwanted, "00"), (&warm, "01")] {
+        send(&http, &url, &case, trace, flags).await;
+    }
     for (trace, loads) in [(&cold, 1), (&warm, 0)] {
-        let spans = wait::until("the spans of a request", LONG, async || {
-            let spans = collector.trace(trace);
-            // The manager records a command after all else that came before it.
-            let is_whole = ["request", "kernel"].iter().all(|name| !named(&spans, name).is_empty());
-            Ok(is_whole.then_some(spans))
-        })
-        .await
-        .unwrap();
+        let spans = whole(&collector, trace, &["request", "kernel"]).await;
         let [request] = named(&spans, "request")[..] else { panic!("{spans:?}") };
         assert_eq!((request.service.as_str(), request.parent.as_str()), ("fpga-endpoint-picker", CLIENT));
         assert!(request.attributes.contains(&("fpga.function".to_owned(), format!("default/{NAME}"))));
@@ -115,10 +137,6 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
         // The function hands on what it was told, and makes no spans of its own.
         let tasks = named(&spans, "task");
         assert!(!tasks.is_empty() && tasks.iter().all(|task| task.parent == request.id), "{spans:?}");
-        let of_task = |span: &ReceivedSpan| tasks.iter().any(|task| task.id == span.parent);
-        for part in ["wait for a slot", "load", "kernel"] {
-            assert!(named(&spans, part).into_iter().all(of_task), "{part}: {spans:?}");
-        }
         assert_eq!(named(&spans, "kernel").len(), 1, "{spans:?}");
         let found = named(&spans, "load");
         assert_eq!(found.len(), loads, "{spans:?}");
@@ -135,4 +153,41 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
     }
     picker.process().kill().await;
     plane.stop().await;
+}
+
+#[tokio::test]
+async fn with_a_process_for_each_tenant_a_request_that_brings_its_bitstream_back_into_the_only_slot_has_a_load()
+ {
+    let (network, run_dir) = (Network::claim().unwrap(), RunDir::new().unwrap());
+    let collector = TraceCollector::start().await.unwrap();
+    let args = ["--slots", "1", "--isolate", "process"];
+    let manager = start_manager(&run_dir, collector.endpoint(), &args).await;
+    let mut pods = network.node(0).pods().map(|pod| SocketAddr::new(pod.into(), FUNCTION_PORT));
+    let (address, other) = (pods.next().unwrap(), pods.next().unwrap());
+    let function = start_function(&run_dir, Function::Sobel, address).await;
+    // The other function's bitstream takes the slot.
+    let other = start_function(&run_dir, Function::Matmul, other).await;
+
+    let http = HttpClient::new(LONG);
+    let case = Case::new(Function::Sobel, 33, 1).unwrap();
+    let [cold, warm] = ["c", "d"].map(|digit| digit.repeat(32));
+    for (trace, loads) in [(&cold, 1), (&warm, 0)] {
+        send(&http, &format!("http://{address}"), &case, trace, "01").await;
+        let spans = whole(&collector, trace, &["kernel"]).await;
+        assert!(spans.iter().all(|span| span.service == "fpga-device-manager"), "{spans:?}");
+        for task in named(&spans, "task") {
+            assert_eq!(task.parent, CLIENT);
+            assert!(task.attributes.iter().any(|(name, _)| name == "fpga.tenant"), "{task:?}");
+        }
+        let found = named(&spans, "load");
+        assert_eq!(found.len(), loads, "{spans:?}");
+        for load in found {
+            assert!(load.attributes.contains(&("fpga.bitstream".to_owned(), NAME.to_owned())), "{load:?}");
+            assert!(load.times_ns[1] > load.times_ns[0], "{load:?}");
+        }
+    }
+
+    for process in [function, other, manager] {
+        process.kill().await;
+    }
 }

@@ -6,6 +6,7 @@
 //! calls but those of an OpenCL runtime ([`seccomp`]). The process ends when the control socket is closed.
 
 mod asking;
+mod spans;
 
 use super::packets::{Control, FromTenant, Received, Room, Setup, ToTenant};
 use super::relay::{Frame, Frames, write_frame};
@@ -191,6 +192,7 @@ fn shared(
         reconfiguration_time: setup.common.reconfiguration_time,
         model: None,
         gate: Arc::new(gate),
+        tracer: spans::tracer(setup, manager)?,
         sources: if setup.common.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         ..Config::without_listeners(dispatcher, settings, store)
     };

@@ -5,8 +5,10 @@
 //! runs.
 
 mod control;
+mod spans;
 
 pub use control::{Control, Received, Room, encode};
+pub use spans::{MAX_SPANS, TenantSpan};
 
 use fpga_board::dispatch::{Grant, Kind, TaskId};
 use fpga_board::slots::{Bitstreams, Demand, OtherKernels, SessionId, SlotIndex, SlotLoad};
@@ -152,6 +154,8 @@ pub enum FromTenant {
     },
     /// Increments of the counters since the last such packet.
     Counted(Counted),
+    /// Spans of tasks that are part of a trace, at most [`MAX_SPANS`].
+    Spans(Vec<TenantSpan>),
 }
 
 /// Settings of one tenant process.
@@ -196,6 +200,8 @@ pub struct Common {
     pub builds: usize,
     /// Whether the processes offer command rings.
     pub command_ring: CommandRing,
+    /// Whether the manager sends spans of traces.
+    pub records_traces: bool,
 }
 
 /// A demand in a packet.

@@ -147,6 +147,10 @@ impl TenantProcess {
             FromTenant::Build { question } => self.wants_to_build(question, shared)?,
             FromTenant::GiveBack { question } => self.gives_back(question)?,
             FromTenant::Counted(counted) => shared.config.metrics.add(&counted),
+            FromTenant::Spans(spans) => {
+                let spans = spans.into_iter().filter_map(|span| span.of(&self.tenant));
+                shared.config.tracer.record(spans);
+            }
         }
         Ok(())
     }
