@@ -138,6 +138,8 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("pool.tenants.default.weight=0", "/pool/tenants/default/weight"),
         ("pool.tenants.namespaces.team-a.slots=1", "/pool/tenants/namespaces/team-a"),
         ("pool.clientNamespaces[0]=Team", "/pool/clientNamespaces/0"),
+        ("traces.endpoint=https://otel.example:4318", "/traces/endpoint"),
+        ("traces.endpoint=http://otel.example", "/traces/endpoint"),
     ] {
         let (well, text) = render(&["--set", setting]).await;
         assert!(!well && text.contains(named), "{setting}: {text}");
@@ -217,6 +219,13 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         (with_board("pool.enabled=true,pool.slots=3"), "- --pool-slots=3"),
         (with_board("pool.enabled=true,boardKinds[0].poolSlots=2"), "- --pool-slots=2"),
         (with_board("pool.enabled=true,pool.managerPorts.last=9490"), "- --pool-listen=$(POD_IP):9482-9490"),
+        (with_board("traces.endpoint=http://otel:4318"), "- --otlp-endpoint=http://otel:4318"),
+        ("router.enabled=true,traces.endpoint=http://otel:4318".to_owned(), "value: \"http://otel:4318\""),
+        (with_board("traces.endpoint=http://[fd00::1]:14318/in"), "- port: 14318"),
+        (
+            with_board("traces.endpoint=http://otel:4318,traces.allowTo[0].ipBlock.cidr=10.1.0.0/16"),
+            "cidr: 10.1.0.0/16",
+        ),
     ] {
         let (well, without) = render(&[]).await;
         assert!(well && !without.contains(line), "{line}");
