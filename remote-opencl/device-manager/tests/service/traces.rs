@@ -31,6 +31,7 @@ async fn a_manager_says_whether_it_records_traces_and_runs_commands_with_any() {
             assert_eq!(client.run(v1::Command { trace, ..write }).await, 0);
         }
         drop(client);
+        assert!(manager.has_no_session().await);
         assert!(manager.stop().success());
     }
 }
