@@ -94,6 +94,7 @@ fn table(moves: &Moves, now: u64) -> Table {
         let outcome = match &record.outcome {
             MoveOutcome::Suggested => Cell::new("suggested", Style::Plain),
             MoveOutcome::Begun => Cell::new("begun", Style::Yellow),
+            MoveOutcome::Raised => Cell::new("waits for its replacement", Style::Yellow),
             MoveOutcome::Evicted => Cell::new("evicted", Style::Yellow),
             MoveOutcome::Stuck(why) => Cell::new(format!("stuck: {why}"), Style::Red),
             MoveOutcome::Ended => Cell::new("ended", Style::Green),

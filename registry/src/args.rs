@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::leader::Leader;
 use crate::metrics::Metrics;
-use crate::moves::{MoveMode, MoveSettings, Mover, Rebalance};
+use crate::moves::{MoveMode, MoveSettings, Mover, NewBeforeOld, Rebalance};
 use crate::own_bitstreams::OwnRule;
 use crate::probes::Probes;
 use anyhow::{Context as _, Result, bail};
@@ -101,6 +101,11 @@ pub struct Args {
     /// most.
     #[arg(long, env = "FPGA_MOVED_OFF_TIME", default_value = "10m", value_parser = duration::parse)]
     moved_off_time: Duration,
+    /// Raises the number of replicas of a Deployment by one for a move whose pod has the annotation
+    /// fpga-scheduling.io/new-before-old: "true", so that the replacement is Ready before the pod goes. Not where a
+    /// HorizontalPodAutoscaler owns the number.
+    #[arg(long, env = "FPGA_MOVES_NEW_BEFORE_OLD")]
+    moves_new_before_old: bool,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -147,6 +152,11 @@ impl Args {
             board_grace: self.board_grace.into(),
             moved_off_time: self.moved_off_time.into(),
             recovery: self.moves_recovery.into(),
+            new_before_old: if self.moves_new_before_old {
+                NewBeforeOld::Allowed
+            } else {
+                NewBeforeOld::Never
+            },
             rebalance: Rebalance {
                 interval: self.rebalance_interval.into(),
                 least_per_hour: self.moves_least_gain,

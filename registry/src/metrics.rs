@@ -23,6 +23,7 @@ struct HeldLabels {
 enum OutcomeLabel {
     Suggested,
     Begun,
+    Raised,
     Evicted,
     Stuck,
     Ended,
@@ -38,6 +39,7 @@ label_texts! {
     OutcomeLabel {
         Suggested => "suggested",
         Begun => "begun",
+        Raised => "raised",
         Evicted => "evicted",
         Stuck => "stuck",
         Ended => "ended",
@@ -91,6 +93,7 @@ impl Metrics {
         let outcome = match outcome {
             MoveOutcome::Suggested => OutcomeLabel::Suggested,
             MoveOutcome::Begun => OutcomeLabel::Begun,
+            MoveOutcome::Raised => OutcomeLabel::Raised,
             MoveOutcome::Evicted => OutcomeLabel::Evicted,
             MoveOutcome::Stuck(_) => OutcomeLabel::Stuck,
             MoveOutcome::Ended => OutcomeLabel::Ended,

@@ -215,6 +215,7 @@ mod tests {
             boards: Vec::new(),
             is_ready: false,
             is_ending: false,
+            new_before_old: false,
         }
     }
 

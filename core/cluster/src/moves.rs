@@ -1,7 +1,10 @@
 //! Which pods are moved off their node (S-11, T-6): who may be moved, and how many of them at a time.
 //!
 //! A move is an eviction: the workload's controller makes a new pod, and the scheduler places it elsewhere. So a pod is
-//! moved only if its workload goes on serving without it, and only if the last move of the workload has ended well.
+//! moved only if its workload goes on serving without it, and only if the last move of the workload has ended well. Where
+//! the owner wants it, the replacement comes first ([`new_first`]).
+
+pub mod new_first;
 
 use fpga_core::units::{Millis, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +77,26 @@ pub struct Candidate {
     pub workload: Workload,
     /// Whether the disruption budgets that select the pod let it go.
     pub disruption: Disruption,
+    /// When its replacement comes.
+    pub replacement: Replacement,
+}
+
+/// When the replacement of a moved pod comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replacement {
+    /// After the pod has gone: its workload makes a new one.
+    AfterThePod,
+    /// Before the pod goes: the workload has one replica more for a while.
+    BeforeThePod(CountOwner),
+}
+
+/// Who decides on the number of replicas of a workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CountOwner {
+    /// Its owner.
+    Owner,
+    /// The named autoscaler, which would undo a change.
+    Autoscaler(String),
 }
 
 /// Whether a pod serves.
@@ -157,6 +180,8 @@ pub enum Held {
     TooFewReady(u32),
     /// The named disruption budget forbids it.
     DisruptionBudget(String),
+    /// The replacement is to come first, and the named autoscaler owns the number of replicas.
+    Autoscaled(String),
     /// The last move of the Deployment has not ended.
     MoveUnderway,
     /// The last move of the Deployment was a short time ago; this much of the cool-down is left.
@@ -198,6 +223,7 @@ impl Held {
             Self::RollingOut => "rolling_out",
             Self::TooFewReady(_) => "too_few_ready",
             Self::DisruptionBudget(_) => "disruption_budget",
+            Self::Autoscaled(_) => "autoscaled",
             Self::MoveUnderway => "move_underway",
             Self::CoolingDown(_) => "cooling_down",
             Self::IntervalSpent => "interval_spent",
@@ -235,6 +261,10 @@ impl fmt::Display for Held {
                 write!(f, "the Deployment has {ready} Ready pods, and {LEAST_READY} are needed")
             }
             Self::DisruptionBudget(name) => write!(f, "the PodDisruptionBudget {name} forbids it"),
+            Self::Autoscaled(name) => write!(
+                f,
+                "the replacement is to come first, and the HorizontalPodAutoscaler {name} owns the number of replicas"
+            ),
             Self::MoveUnderway => f.write_str("the last move of the Deployment has not ended"),
             Self::CoolingDown(_) => f.write_str("the last move of the Deployment was a short time ago"),
             Self::IntervalSpent => f.write_str("other moves of this interval come first"),
@@ -304,8 +334,16 @@ fn eligible(candidate: &Candidate) -> Result<&str, Held> {
     if deployment.rollout == Rollout::Underway {
         return Err(Held::RollingOut);
     }
-    if candidate.readiness == Readiness::Ready && deployment.ready < LEAST_READY {
-        return Err(Held::TooFewReady(deployment.ready));
+    match &candidate.replacement {
+        Replacement::BeforeThePod(CountOwner::Owner) => {}
+        Replacement::BeforeThePod(CountOwner::Autoscaler(name)) => {
+            return Err(Held::Autoscaled(name.clone()));
+        }
+        Replacement::AfterThePod => {
+            if candidate.readiness == Readiness::Ready && deployment.ready < LEAST_READY {
+                return Err(Held::TooFewReady(deployment.ready));
+            }
+        }
     }
     match &candidate.disruption {
         Disruption::Allowed => Ok(&deployment.uid),

@@ -23,6 +23,9 @@ pub const BOARDS_ANNOTATION: &str = "fpga-scheduling.io/boards";
 /// Pod annotation, written by the node plugin: for each container of the pod a line with the reason why it has its boards
 /// and no others.
 pub const BOARDS_REASON_ANNOTATION: &str = "fpga-scheduling.io/boards-reason";
+/// Pod annotation: `true` if the pod's replacement is to be Ready before the registry moves the pod. The registry needs
+/// `--moves-new-before-old`, and no HorizontalPodAutoscaler may own the number of replicas.
+pub const NEW_BEFORE_OLD_ANNOTATION: &str = "fpga-scheduling.io/new-before-old";
 /// Annotation of one node, written by the extender: a hash of all Bitstreams. A new value makes kube-scheduler try rejected
 /// pods again.
 pub const LIBRARY_VERSION_ANNOTATION: &str = "fpga-scheduling.io/library-version";

@@ -2,7 +2,7 @@
 
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::board_request::BoardRequest;
-use fpga_core::names::BOARDS_ANNOTATION;
+use fpga_core::names::{BOARDS_ANNOTATION, NEW_BEFORE_OLD_ANNOTATION};
 use fpga_core::requirement::{PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::collections::BTreeMap;
@@ -30,6 +30,8 @@ pub struct FpgaPod {
     pub is_ready: bool,
     /// Whether it is about to be deleted.
     pub is_ending: bool,
+    /// Whether its owner wants a replacement before it is moved.
+    pub new_before_old: bool,
 }
 
 /// The controller of a pod.
@@ -67,8 +69,8 @@ impl FpgaPod {
         };
         let mut owners = metadata.owner_references.iter().flatten();
         let controller = owners.find(|owner| owner.controller == Some(true));
-        let boards = metadata.annotations.iter().flatten().find(|(key, _)| *key == BOARDS_ANNOTATION);
-        let boards = boards.iter().flat_map(|(_, boards)| boards.split(','));
+        let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).map(String::as_str);
+        let boards = annotation(BOARDS_ANNOTATION).into_iter().flat_map(|boards| boards.split(','));
         let boards = boards.map(str::trim).filter(|board| !board.is_empty()).map(str::to_owned);
         let conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
         Some(Self {
@@ -86,6 +88,7 @@ impl FpgaPod {
             boards: boards.collect(),
             is_ready: conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True"),
             is_ending: metadata.deletion_timestamp.is_some(),
+            new_before_old: annotation(NEW_BEFORE_OLD_ANNOTATION) == Some("true"),
         })
     }
 }
@@ -134,6 +137,10 @@ mod tests {
         );
         assert_eq!((found.node.as_deref(), found.is_ready, found.is_ending), (Some("n"), true, false));
         assert_eq!((found.boards, found.bitstreams.len()), (vec!["a10-0".to_owned(), "a10-1".to_owned()], 1));
+        assert!(!found.new_before_old);
+        let wants =
+            pod(|pod| pod["metadata"]["annotations"]["fpga-scheduling.io/new-before-old"] = json!("true"));
+        assert!(wants.unwrap().new_before_old);
         let controller = found.controller.unwrap();
         assert_eq!((controller.kind.as_str(), controller.uid.as_str()), ("ReplicaSet", "rs"));
     }

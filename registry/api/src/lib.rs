@@ -18,7 +18,9 @@ pub use bitstream::{
 pub use fpga_pod::{Controller, FpgaPod};
 pub use interface::{AcceleratorInterface, InterfaceParameter, InterfaceTail};
 pub use library::{ACCEPTED, InvalidOwnBitstreams, LibraryRules, OwnBitstreams, library_bitstream};
-pub use moves::{HELD_KEY, HeldMove, MOVES_CONFIG_MAP, MOVES_KEY, MoveOutcome, MoveRecord, MoveRecords};
+pub use moves::{
+    HELD_KEY, HeldMove, MOVES_CONFIG_MAP, MOVES_KEY, MoveOutcome, MoveRecord, MoveRecords, ReplicasBefore,
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;

@@ -45,6 +45,19 @@ pub struct MoveRecord {
     pub reckoning: String,
     /// What became of it.
     pub outcome: MoveOutcome,
+    /// What the Deployment had before its number of replicas was raised for the move; none where that is not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<ReplicasBefore>,
+}
+
+/// What a Deployment had before a move whose replacement comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicasBefore {
+    /// The number of replicas, which the Deployment gets back.
+    pub replicas: u32,
+    /// Number of Ready pods, with the one to move.
+    pub ready: u32,
 }
 
 /// A pod that had better be elsewhere, and stays for now.
@@ -70,6 +83,8 @@ pub enum MoveOutcome {
     Suggested,
     /// The move is decided, and its pod may be evicted already.
     Begun,
+    /// The Deployment has one replica more; the pod goes when that is Ready.
+    Raised,
     /// The pod is gone or about to go; not all replicas are Ready yet.
     Evicted,
     /// The pod is gone, and for a long time not all replicas have been Ready, for this reason. Nothing more of the
@@ -85,7 +100,7 @@ impl MoveOutcome {
     /// Whether something remains to be done or to be waited for.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        matches!(self, Self::Begun | Self::Evicted | Self::Stuck(_))
+        matches!(self, Self::Begun | Self::Raised | Self::Evicted | Self::Stuck(_))
     }
 }
 
@@ -120,7 +135,18 @@ mod tests {
             cause: text(),
             reckoning: text(),
             outcome,
+            before: None,
         }
+    }
+
+    #[test]
+    fn a_record_of_before_replacements_came_first_is_read() {
+        let mut written = serde_json::to_value(record(1, MoveOutcome::Begun)).unwrap();
+        assert_eq!(written.get("before"), None);
+        assert_eq!(serde_json::from_value::<MoveRecord>(written.clone()).unwrap().before, None);
+        written["before"] = serde_json::json!({"replicas": 2, "ready": 1});
+        let before = Some(ReplicasBefore { replicas: 2, ready: 1 });
+        assert_eq!(serde_json::from_value::<MoveRecord>(written).unwrap().before, before);
     }
 
     #[test]

@@ -44,6 +44,14 @@ impl Events {
                 "Wait",
                 format!("The pod {pod} was moved off the node {node}, and not all replicas are Ready: {why}"),
             ),
+            MoveOutcome::Raised => (
+                "MoveBegun",
+                "Scale",
+                format!(
+                    "The pod {pod} is moved off the node {node} when its replacement is Ready, for which there is one \
+                     replica more: {reckoning}"
+                ),
+            ),
             MoveOutcome::Begun | MoveOutcome::Evicted | MoveOutcome::Ended => {
                 ("Moved", "Evict", format!("The pod {pod} is moved off the node {node}: {reckoning}"))
             }

@@ -135,6 +135,7 @@ mod tests {
             boards: boards.iter().map(|board| (*board).to_owned()).collect(),
             is_ready,
             is_ending: false,
+            new_before_old: false,
         }
     }
 

@@ -2,10 +2,15 @@
 //! and a watch on all workloads would cost more.
 
 use super::found::Found;
+use super::settings::NewBeforeOld;
 use anyhow::{Context as _, Result};
-use fpga_cluster::moves::{Candidate, Deployment, Disruption, Readiness, Rollout, Workload};
+use fpga_cluster::moves::new_first::Presence;
+use fpga_cluster::moves::{
+    Candidate, CountOwner, Deployment, Disruption, Readiness, Replacement, Rollout, Workload,
+};
 use fpga_registry_api::{Controller, FpgaPod, MoveRecord};
 use k8s_openapi::api::apps::v1::{Deployment as KubeDeployment, ReplicaSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -33,10 +38,15 @@ pub(super) struct NamedDeployment {
     rollout: Rollout,
 }
 
-/// Asks the API server for the workloads and disruption budgets of the pods.
-pub(super) async fn judge<'p>(client: &Client, found: Vec<Found<'p>>) -> Result<Vec<Judged<'p>>> {
+/// Asks the API server for the workloads, disruption budgets and autoscalers of the pods.
+pub(super) async fn judge<'p>(
+    client: &Client,
+    found: Vec<Found<'p>>,
+    new_before_old: NewBeforeOld,
+) -> Result<Vec<Judged<'p>>> {
     let mut deployments: BTreeMap<String, Option<NamedDeployment>> = BTreeMap::new();
     let mut budgets: BTreeMap<String, Vec<PodDisruptionBudget>> = BTreeMap::new();
+    let mut autoscalers: BTreeMap<String, Vec<HorizontalPodAutoscaler>> = BTreeMap::new();
     let mut judged = Vec::with_capacity(found.len());
     for Found { pod, cause } in found {
         let replica_set = pod.controller.as_ref().filter(|controller| controller.kind == "ReplicaSet");
@@ -52,8 +62,24 @@ pub(super) async fn judge<'p>(client: &Client, found: Vec<Found<'p>>) -> Result<
             },
         };
         let readiness = if pod.is_ready { Readiness::Ready } else { Readiness::NotReady };
-        // Budgets count Ready pods. What they say of others the API server decides at the eviction.
+        // Nobody misses a pod that is not Ready, so that its replacement need not come first.
+        let comes_first = new_before_old == NewBeforeOld::Allowed && pod.new_before_old && pod.is_ready;
+        let replacement = match &deployment {
+            Some(NamedDeployment { name, .. }) if comes_first => {
+                if !autoscalers.contains_key(&pod.namespace) {
+                    let api: Api<HorizontalPodAutoscaler> = Api::namespaced(client.clone(), &pod.namespace);
+                    let all = api.list(&ListParams::default()).await.context("autoscalers")?;
+                    autoscalers.insert(pod.namespace.clone(), all.items);
+                }
+                let all = autoscalers.get(&pod.namespace).map(Vec::as_slice).unwrap_or_default();
+                Replacement::BeforeThePod(count_owner(all, name))
+            }
+            _ => Replacement::AfterThePod,
+        };
+        // Budgets count Ready pods. What they say of others, and once there is one pod more, the API server decides at the
+        // eviction.
         let disruption = match readiness {
+            _ if comes_first => Disruption::Allowed,
             Readiness::NotReady => Disruption::Allowed,
             Readiness::Ready => {
                 if !budgets.contains_key(&pod.namespace) {
@@ -70,7 +96,8 @@ pub(super) async fn judge<'p>(client: &Client, found: Vec<Found<'p>>) -> Result<
             }
             None => Workload::Other { kind: pod.controller.as_ref().map(|owner| owner.kind.clone()) },
         };
-        let candidate = Candidate { pod: pod.uid.clone(), cause, readiness, workload, disruption };
+        let candidate =
+            Candidate { pod: pod.uid.clone(), cause, readiness, workload, disruption, replacement };
         judged.push(Judged { pod, candidate, deployment });
     }
     Ok(judged)
@@ -92,10 +119,28 @@ async fn deployment(
     let Some(owner) = owner else { return Ok(None) };
     let deployments: Api<KubeDeployment> = Api::namespaced(client.clone(), namespace);
     let found = deployments.get_opt(&owner.name).await.context("the pod's Deployment")?;
-    Ok(found.filter(|found| found.metadata.uid.as_ref() == Some(&owner.uid)).map(|found| named(&found)))
+    let Some(found) = found.filter(|found| is(&found.metadata, &owner.uid)) else { return Ok(None) };
+    // Without its pods nobody knows whether it goes on without one.
+    let pods = staying_pods(client, namespace, &found).await?;
+    Ok(pods.map(|pods| named(&found, count_ready(&pods))))
 }
 
-fn named(deployment: &KubeDeployment) -> NamedDeployment {
+/// The pods of a Deployment that stay, asked now, since controllers count behind; `None` if its selector can't be
+/// understood.
+async fn staying_pods(
+    client: &Client,
+    namespace: &str,
+    deployment: &KubeDeployment,
+) -> Result<Option<Vec<Pod>>> {
+    let selector = deployment.spec.as_ref().map(|spec| spec.selector.clone()).unwrap_or_default();
+    let Ok(selector) = Selector::try_from(selector) else { return Ok(None) };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pods =
+        pods.list(&ListParams::default().labels_from(&selector)).await.context("a Deployment's pods")?;
+    Ok(Some(pods.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect()))
+}
+
+fn named(deployment: &KubeDeployment, ready: u32) -> NamedDeployment {
     let (metadata, status) = (&deployment.metadata, deployment.status.clone().unwrap_or_default());
     let wanted = wanted(deployment);
     let (pods, updated) = (count(status.replicas), count(status.updated_replicas));
@@ -105,7 +150,7 @@ fn named(deployment: &KubeDeployment) -> NamedDeployment {
     NamedDeployment {
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
-        ready: count(status.ready_replicas),
+        ready,
         wanted,
         rollout: if is_complete { Rollout::Complete } else { Rollout::Underway },
     }
@@ -118,6 +163,18 @@ fn wanted(deployment: &KubeDeployment) -> u32 {
 
 fn count(number: Option<i32>) -> u32 {
     u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+/// Who decides on the number of replicas of a Deployment. KEDA scales by autoscalers, too.
+fn count_owner(autoscalers: &[HorizontalPodAutoscaler], deployment: &str) -> CountOwner {
+    let scales = |autoscaler: &&HorizontalPodAutoscaler| {
+        let target = &autoscaler.spec.scale_target_ref;
+        target.kind == "Deployment" && target.name == deployment
+    };
+    match autoscalers.iter().find(scales) {
+        None => CountOwner::Owner,
+        Some(found) => CountOwner::Autoscaler(found.metadata.name.clone().unwrap_or_default()),
+    }
 }
 
 fn disruption(budgets: &[PodDisruptionBudget], pod: &FpgaPod) -> Disruption {
@@ -150,30 +207,52 @@ pub(super) enum Recovery {
     Waiting(String),
 }
 
+/// The pods of a move's Deployment besides the moved one.
+#[derive(Debug)]
+pub(super) struct Others {
+    /// The number of pods that the Deployment should have.
+    pub wanted: u32,
+    /// Number of Ready pods that stay.
+    pub ready: u32,
+    /// Why no more are Ready, as far as it is known.
+    pub why: String,
+    /// Whether the moved pod is there.
+    pub pod: Presence,
+    /// Version of the Deployment.
+    pub version: Option<String>,
+}
+
 /// Asks the API server whether the workload of a move is as it was before.
 pub(super) async fn recovery(client: &Client, record: &MoveRecord) -> Result<Recovery> {
+    Ok(match others(client, record).await? {
+        None => Recovery::Complete,
+        Some(others) if others.ready >= others.wanted => Recovery::Complete,
+        Some(others) => Recovery::Waiting(others.why),
+    })
+}
+
+/// Asks the API server for the pods of a move's Deployment; `None` if there is no such Deployment.
+pub(super) async fn others(client: &Client, record: &MoveRecord) -> Result<Option<Others>> {
     let deployments: Api<KubeDeployment> = Api::namespaced(client.clone(), &record.namespace);
     let found = deployments.get_opt(&record.workload).await.context("the Deployment of a move")?;
     let Some(found) = found.filter(|found| is(&found.metadata, &record.workload_uid)) else {
-        return Ok(Recovery::Complete);
+        return Ok(None);
     };
-    let selector = found.spec.as_ref().map(|spec| spec.selector.clone()).unwrap_or_default();
-    let Ok(selector) = Selector::try_from(selector) else {
-        return Ok(Recovery::Waiting("the Deployment's selector can't be understood".to_owned()));
+    let Some(stay) = staying_pods(client, &record.namespace, &found).await? else {
+        let why = "the Deployment's selector can't be understood".to_owned();
+        let pod = Presence::There;
+        return Ok(Some(Others { wanted: wanted(&found), ready: 0, why, pod, version: None }));
     };
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &record.namespace);
-    // Asked now, since controllers count behind.
-    let pods = pods.list(&ListParams::default().labels_from(&selector)).await.context("pods of a move")?;
-    let stay = pods
-        .items
-        .iter()
-        .filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is(&pod.metadata, &record.pod_uid));
-    let (ready, waiting): (Vec<&Pod>, Vec<&Pod>) =
-        stay.partition(|pod| condition(pod, "Ready").is_some_and(|ready| ready.status == "True"));
-    if ready.len() >= wanted(&found) as usize {
-        return Ok(Recovery::Complete);
-    }
-    Ok(Recovery::Waiting(why_not(&found, &waiting)))
+    let (moved, others): (Vec<Pod>, Vec<Pod>) =
+        stay.into_iter().partition(|pod| is(&pod.metadata, &record.pod_uid));
+    let waiting: Vec<&Pod> = others.iter().filter(|pod| !is_ready(pod)).collect();
+    Ok(Some(Others {
+        wanted: wanted(&found),
+        ready: count_ready(&others),
+        why: why_not(&found, &waiting),
+        pod: if moved.is_empty() { Presence::Gone } else { Presence::There },
+        version: found.metadata.resource_version.clone(),
+    }))
 }
 
 /// Why replicas are missing: the ReplicaSet's reason, else kube-scheduler's.
@@ -190,6 +269,14 @@ fn why_not(deployment: &KubeDeployment, waiting: &[&Pod]) -> String {
         Some(pod) => format!("the pod {pod} is not Ready"),
         None => "a replica is missing".to_owned(),
     })
+}
+
+fn count_ready(pods: &[Pod]) -> u32 {
+    u32::try_from(pods.iter().filter(|pod| is_ready(pod)).count()).unwrap_or(u32::MAX)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
 fn condition<'p>(pod: &'p Pod, kind: &str) -> Option<&'p PodCondition> {
@@ -213,7 +300,7 @@ mod tests {
             "status": {"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 1},
         });
         change(&mut deployment);
-        named(&serde_json::from_value(deployment).unwrap()).rollout
+        named(&serde_json::from_value(deployment).unwrap(), 1).rollout
     }
 
     #[test]
@@ -252,6 +339,19 @@ mod tests {
         ] {
             assert_eq!(why_not(&deployment, &waiting), expected);
         }
+    }
+
+    #[test]
+    fn an_autoscaler_owns_the_count_of_the_deployment_that_it_scales() {
+        let autoscaler = |kind: &str, name: &str| -> HorizontalPodAutoscaler {
+            let target = json!({"apiVersion": "apps/v1", "kind": kind, "name": name});
+            let spec = json!({"scaleTargetRef": target, "maxReplicas": 3});
+            serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).unwrap()
+        };
+        let of_another = [autoscaler("Deployment", "mm"), autoscaler("StatefulSet", "sobel")];
+        assert_eq!(count_owner(&of_another, "sobel"), CountOwner::Owner);
+        let own = CountOwner::Autoscaler("web".into());
+        assert_eq!(count_owner(&[autoscaler("Deployment", "sobel")], "sobel"), own);
     }
 
     #[test]

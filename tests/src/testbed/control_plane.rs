@@ -168,6 +168,12 @@ impl ControlPlane {
         }
     }
 
+    /// The controllers, for tests in which they count behind; none where the control plane has objects only.
+    #[must_use]
+    pub fn controllers(&self) -> Option<&Process> {
+        self.controller_manager.as_ref()
+    }
+
     /// A client with all rights.
     #[must_use]
     pub fn client(&self) -> &Client {

@@ -124,6 +124,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("router.service.type=ExternalName", "/router/service/type"),
         ("router.envoy.memoryMiB=1Gi", "/router/envoy/memoryMiB"),
         ("registry.moves.mode=on", "/registry/moves/mode"),
+        ("registry.moves.newBeforeOld=yes", "/registry/moves/newBeforeOld"),
         ("registry.moves.boardGrace=60", "/registry/moves/boardGrace"),
         ("registry.moves.interval=30", "/registry/moves/interval"),
         (
@@ -198,6 +199,10 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
         ("registry.enabled=true,registry.moves.mode=off".to_owned(), "value: \"off\""),
         ("registry.enabled=true,registry.moves.interval=7s".to_owned(), "value: \"7s\""),
         ("registry.enabled=true,registry.moves.mode=evict".to_owned(), "resources: [pods/eviction]"),
+        (
+            "registry.enabled=true,registry.moves.mode=evict,registry.moves.newBeforeOld=true".to_owned(),
+            "resources: [deployments/scale]",
+        ),
         ("registry.enabled=true,customResources.ownBitstreams.enabled=true".to_owned(), "value: \"16,4GiB\""),
         (
             "registry.enabled=true,customResources.ownBitstreams.enabled=true".to_owned(),

@@ -5,6 +5,7 @@ mod bed;
 mod causes;
 mod kills;
 mod marks;
+mod new_first;
 mod own_bitstreams;
 mod refusals;
 

@@ -12,6 +12,7 @@ fn candidate(pod: &str, deployment: &str) -> Candidate {
         readiness: Readiness::Ready,
         workload: Workload::Deployment(deployment),
         disruption: Disruption::Allowed,
+        replacement: Replacement::AfterThePod,
     }
 }
 
@@ -56,6 +57,22 @@ fn only_pods_of_a_deployment_that_goes_on_without_them_are_moved() {
         ("a rollout", rolling, Err(Held::RollingOut)),
         ("the only Ready pod", with_ready(1, Readiness::Ready), Err(Held::TooFewReady(1))),
         ("a pod that serves nobody", with_ready(0, Readiness::NotReady), Ok(())),
+        (
+            "the only Ready pod, whose replacement comes first",
+            Candidate {
+                replacement: Replacement::BeforeThePod(CountOwner::Owner),
+                ..with_ready(1, Readiness::Ready)
+            },
+            Ok(()),
+        ),
+        (
+            "a replacement that comes first, and an autoscaler",
+            Candidate {
+                replacement: Replacement::BeforeThePod(CountOwner::Autoscaler("web".into())),
+                ..candidate("a", "d")
+            },
+            Err(Held::Autoscaled("web".into())),
+        ),
         (
             "a budget",
             Candidate { disruption: forbidden, ..candidate("a", "d") },

@@ -21,6 +21,7 @@ fn pod(name: &str, node: &str, bitstream: &str) -> FpgaPod {
         boards: vec!["dm0".into()],
         is_ready: true,
         is_ending: false,
+        new_before_old: false,
     }
 }
 

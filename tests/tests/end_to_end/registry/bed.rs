@@ -12,7 +12,7 @@ use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::node::{Node, NodeSpec};
 use fpga_tests::testbed::process::Process;
 use fpga_tests::testbed::registry::{self, Registry, records};
-use fpga_tests::testbed::{extender, programs, restricted, wait};
+use fpga_tests::testbed::{extender, helm, programs, restricted, wait};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -75,6 +75,19 @@ impl Bed {
         for node in NODES {
             bed.publish(node, Board::There).await;
         }
+        bed
+    }
+
+    /// As [`Self::start`], where the chart lets the registry raise numbers of replicas.
+    pub async fn start_new_first() -> Self {
+        let bed = Self::start().await;
+        let settings = ["enabled=true", "moves.mode=evict", "moves.newBeforeOld=true"];
+        let settings = settings.map(|setting| format!("registry.{setting}"));
+        let settings = settings.each_ref().map(String::as_str);
+        let rights = helm::template("templates/registry/rbac.yaml", &settings).unwrap();
+        let file = bed.plane.run_dir().path().join("new-before-old.yaml");
+        std::fs::write(&file, rights).unwrap();
+        bed.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", file.to_str().unwrap()]).await;
         bed
     }
 

@@ -2,6 +2,7 @@
 //! `make registry-kills`.
 
 use super::bed::{Bed, Board, LONG, NODES};
+use super::new_first::{self, LeastReady};
 use super::{bitstream, bitstreams};
 use anyhow::Context as _;
 use fpga_tests::soak::Chance;
@@ -13,7 +14,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+const NAMES: [&str; 4] = ["a", "b", "c", NEW_FIRST];
+/// The Deployment whose replacements come first.
+const NEW_FIRST: &str = "d";
 const REPLICAS: [&str; 2] = ["registry-1", "registry-2"];
 /// Most milliseconds between a change and a kill.
 const LATEST_KILL_MS: u64 = 1_500;
@@ -74,14 +77,20 @@ async fn registries_that_are_killed_at_random_leave_nothing_half_done() {
     let seed = number("REGISTRY_KILLS_SEED").unwrap_or_else(by_clock);
     println!("{kills} kills, seed {seed} (REGISTRY_KILLS_SEED={seed} makes the same choices)");
     let mut chance = Chance::new(seed);
-    let bed = Bed::start().await;
+    let bed = Bed::start_new_first().await;
     let library = bitstreams(bed.client());
     for name in NAMES {
-        bed.create(name, 2).await;
+        if name == NEW_FIRST {
+            new_first::create(&bed, name, 2).await;
+        } else {
+            bed.create(name, 2).await;
+        }
         let selector = format!("--selector=app={name}");
         bed.kubectl(&["create", "poddisruptionbudget", name, &selector, "--min-available=1"]).await;
     }
-    let args = ["--moves-per-hour", "200", "--moves-per-interval", "3", "--moved-off-time", "3s"];
+    let least = LeastReady::of(&bed, NEW_FIRST).await;
+    let bounds = ["--moves-per-hour", "200", "--moves-per-interval", "4", "--moved-off-time", "3s"];
+    let args = [&bounds[..], &["--moves-new-before-old", "--moves-recovery", "20s"]].concat();
     let mut running: Vec<Registry> = Vec::new();
     for name in REPLICAS {
         running.push(bed.registry(name, "evict", &args).await);
@@ -109,11 +118,22 @@ async fn registries_that_are_killed_at_random_leave_nothing_half_done() {
         moves.iter().all(is_over).then_some(Some(moves.clone())).with_context(|| json!(moves).to_string())
     });
     let moves = moves.await.unwrap();
-    println!("{} moves", moves.len());
+    let first = moves.iter().filter(|record| record["workload"] == NEW_FIRST);
+    let (ended, given_up): (Vec<&Value>, Vec<&Value>) =
+        first.partition(|record| record["outcome"] == "ended");
+    println!(
+        "{} moves; of those whose replacement came first {} ended and {} were given up",
+        moves.len(),
+        ended.len(),
+        given_up.len()
+    );
+    assert!(!ended.is_empty(), "the kills met no move whose replacement came first: {given_up:?}");
     assert!(moves.len() as u64 >= kills / 10, "the kills met few moves: {}", json!(moves));
     for name in NAMES {
         bed.until_ready(name, 2).await;
+        assert_eq!(new_first::replicas(&bed, name).await, 2, "{name}");
     }
+    assert_eq!(least.end(), 2, "{NEW_FIRST} had a Ready pod fewer");
     wait::until("no node to keep a workload off", LONG, async || {
         let marks = [bed.marks(NODES[0]).await, bed.marks(NODES[1]).await];
         (marks == [None, None]).then_some(Some(())).with_context(|| format!("{marks:?}"))

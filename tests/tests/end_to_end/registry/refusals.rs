@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 /// An autoscaler of `sobel`. Without a metric that anybody serves it holds its bounds alone.
-fn autoscaler(least: u32, most: u32) -> HorizontalPodAutoscaler {
+pub fn autoscaler(least: u32, most: u32) -> HorizontalPodAutoscaler {
     serde_json::from_value(json!({
         "metadata": {"name": "sobel"},
         "spec": {

@@ -1,0 +1,248 @@
+//! Moves whose replacement comes first: no Ready pod fewer at any moment, also where the registry is killed between the
+//! steps, and the number of replicas is as it was in every end.
+
+use super::bed::{Bed, Board, LONG, NODES, node_of, outcome_is};
+use super::refusals::autoscaler;
+use anyhow::Context as _;
+use fpga_core::names::NEW_BEFORE_OLD_ANNOTATION;
+use fpga_tests::testbed::restricted::is_ready;
+use fpga_tests::testbed::wait;
+use futures::StreamExt as _;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Arguments of a registry that may raise numbers of replicas.
+const NEW_FIRST: [&str; 3] = ["--moves-new-before-old", "--moves-recovery", "30s"];
+
+/// Creates a Deployment whose owner wants replacements first, on nodes that are open.
+pub async fn create(bed: &Bed, name: &str, replicas: u32) {
+    let container = json!({"command": ["/bin/sh", "-c", "exec sleep 3600"]});
+    let mut deployment = Bed::deployment(name, replicas, &container);
+    let template = deployment.spec.as_mut().unwrap().template.metadata.as_mut().unwrap();
+    let annotations = template.annotations.get_or_insert_default();
+    annotations.insert(NEW_BEFORE_OLD_ANNOTATION.to_owned(), "true".to_owned());
+    bed.deployments().create(&PostParams::default(), &deployment).await.unwrap();
+    bed.until_ready(name, replicas as usize).await;
+}
+
+/// The least number of Ready pods of a Deployment since the beginning.
+pub struct LeastReady {
+    least: Arc<AtomicUsize>,
+    watch: JoinHandle<()>,
+}
+
+impl LeastReady {
+    /// Watches the pods of the Deployment, all of which are Ready.
+    pub async fn of(bed: &Bed, name: &str) -> Self {
+        let least = Arc::new(AtomicUsize::new(usize::MAX));
+        let config = watcher::Config::default().labels(&format!("app={name}"));
+        let mut events = Box::pin(watcher(bed.pods(), config).default_backoff());
+        let seen = Arc::clone(&least);
+        let watch = tokio::spawn(async move {
+            let mut ready: BTreeMap<String, bool> = BTreeMap::new();
+            while let Some(event) = events.next().await {
+                // After an error the watch lists all pods again.
+                let Ok(event) = event else { continue };
+                let is_complete = match event {
+                    watcher::Event::Init => {
+                        ready.clear();
+                        false
+                    }
+                    watcher::Event::InitApply(pod) => {
+                        ready.insert(pod.uid().unwrap(), stays(&pod));
+                        false
+                    }
+                    watcher::Event::InitDone => true,
+                    watcher::Event::Apply(pod) => {
+                        ready.insert(pod.uid().unwrap(), stays(&pod));
+                        true
+                    }
+                    watcher::Event::Delete(pod) => {
+                        ready.remove(&pod.uid().unwrap());
+                        true
+                    }
+                };
+                if is_complete {
+                    seen.fetch_min(ready.values().filter(|ready| **ready).count(), Ordering::SeqCst);
+                }
+            }
+        });
+        let least_ready = Self { least, watch };
+        wait::until("the pods to be watched", LONG, async || {
+            Ok((least_ready.least.load(Ordering::SeqCst) < usize::MAX).then_some(()))
+        })
+        .await
+        .unwrap();
+        least_ready
+    }
+
+    pub fn end(self) -> usize {
+        assert!(!self.watch.is_finished(), "the watch has ended");
+        self.watch.abort();
+        self.least.load(Ordering::SeqCst)
+    }
+}
+
+fn stays(pod: &Pod) -> bool {
+    is_ready(pod) && pod.metadata.deletion_timestamp.is_none()
+}
+
+pub async fn replicas(bed: &Bed, name: &str) -> i32 {
+    bed.deployments().get(name).await.unwrap().spec.unwrap().replicas.unwrap()
+}
+
+/// Waits until all moves are over, and returns them.
+async fn until_all_are_over(bed: &Bed) -> Vec<Value> {
+    let over = wait::until("all moves to be over", LONG, async || {
+        let moves = bed.moved().await;
+        let is_over =
+            |record: &Value| outcome_is("ended")(record) || record["outcome"]["givenUp"].is_string();
+        moves.iter().all(is_over).then_some(Some(())).with_context(|| json!(moves).to_string())
+    });
+    over.await.unwrap();
+    bed.moved().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_pod_of_a_deployment_is_moved_when_its_replacement_is_ready() {
+    let bed = Bed::start_new_first().await;
+    create(&bed, "sobel", 1).await;
+    // Without the right there is no such move: one Ready pod is too few.
+    let never = bed.registry("registry", "evict", &[]).await;
+    let pod = bed.lose_board_of("sobel").await;
+    let is_too_few = |held: &Value| held["reason"] == "the Deployment has 1 Ready pods, and 2 are needed";
+    bed.until_recorded("held.json", "the pod to stay", is_too_few).await;
+    never.process().kill().await;
+
+    let budget = ["create", "poddisruptionbudget", "one-stays", "--selector=app=sobel", "--min-available=1"];
+    bed.kubectl(&budget).await;
+    let least = LeastReady::of(&bed, "sobel").await;
+    // Controllers that count behind know of no Ready pod: whoever believed them would wait for no replacement.
+    let controllers = bed.plane.controllers().unwrap();
+    controllers.signal(Signal::SIGSTOP);
+    let none_ready = Patch::Merge(json!({"status": {"readyReplicas": 0, "availableReplicas": 0}}));
+    bed.deployments().patch_status("sobel", &PatchParams::default(), &none_ready).await.unwrap();
+    let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
+    let record = bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;
+    assert_eq!(
+        (&record["podUid"], &record["before"]),
+        (&json!(pod.uid()), &json!({"replicas": 1, "ready": 1}))
+    );
+    controllers.signal(Signal::SIGCONT);
+    bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
+    assert!(!bed.is_there(&pod).await);
+    let ready = bed.until_ready("sobel", 1).await;
+    assert_ne!(node_of(&ready[0]), node_of(&pod));
+    assert_eq!((least.end(), replicas(&bed, "sobel").await), (1, 1), "there was a Ready pod at all times");
+    assert!(bed.until_told("MoveBegun").await.note.unwrap().contains(&pod.name_any()));
+    bed.until_told("Moved").await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_that_is_killed_between_the_steps_leaves_the_count_and_no_ready_pod_fewer() {
+    let bed = Bed::start_new_first().await;
+    for name in ["a", "b"] {
+        create(&bed, name, 2).await;
+        for pod in bed.ready(name).await.unwrap() {
+            bed.give_board(&pod).await;
+        }
+    }
+    let least = [LeastReady::of(&bed, "a").await, LeastReady::of(&bed, "b").await];
+    bed.publish(NODES[0], Board::Lost).await;
+    // One name, so that nobody waits for the lease; the pauses differ, so that the end comes at different steps.
+    let args = [&NEW_FIRST[..], &["--moves-per-interval", "2"]].concat();
+    for attempt in 0..10_u64 {
+        let registry = bed.registry("registry", "evict", &args).await;
+        tokio::time::sleep(Duration::from_millis(100 + 90 * (attempt % 7))).await;
+        registry.process().kill().await;
+        for name in ["a", "b"] {
+            assert!((2..=3).contains(&replicas(&bed, name).await), "{name}");
+        }
+    }
+    let _registry = bed.registry("registry", "evict", &args).await;
+    let on_lost = async |name: &str| {
+        let ready = bed.until_ready(name, 2).await;
+        ready.iter().any(|pod| node_of(pod) == NODES[0])
+    };
+    wait::until("all pods to be on the other node", 2 * LONG, async || {
+        let stay = on_lost("a").await || on_lost("b").await;
+        let moves = bed.moved().await;
+        (!stay).then_some(Some(())).with_context(|| json!(moves).to_string())
+    })
+    .await
+    .unwrap();
+    until_all_are_over(&bed).await;
+    for (name, least) in ["a", "b"].into_iter().zip(least) {
+        assert_eq!((least.end(), replicas(&bed, name).await), (2, 2), "{name}");
+    }
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
+    let bed = Bed::start_new_first().await;
+    create(&bed, "sobel", 2).await;
+    bed.kubectl(&["create", "quota", "pods", "--hard=pods=2"]).await;
+    wait::until("the quota to be counted", LONG, async || {
+        let used = bed.kubectl(&["get", "quota", "pods", "-o", "jsonpath={.status.used.pods}"]).await;
+        Ok((used == "2").then_some(()))
+    })
+    .await
+    .unwrap();
+    let least = LeastReady::of(&bed, "sobel").await;
+    let args = ["--moves-new-before-old", "--moves-recovery", "6s", "--moves-cool-down", "1h"];
+    let registry = bed.registry("registry", "evict", &args).await;
+    let pod = bed.lose_board_of("sobel").await;
+    let is_given_up = |record: &Value| record["outcome"]["givenUp"].is_string();
+    let record = bed.until_recorded("moves.json", "the move to be given up", is_given_up).await;
+    let why = record["outcome"]["givenUp"].as_str().unwrap();
+    assert!(why.contains("its replacement is not Ready: ") && why.contains("exceeded quota: pods"), "{why}");
+    assert_eq!(replicas(&bed, "sobel").await, 2);
+    assert_eq!(bed.marks(&node_of(&pod)).await, None, "the node takes the workload again");
+    bed.until_told("MoveGivenUp").await;
+    assert!(bed.is_there(&pod).await);
+    assert_eq!((bed.moved().await.len(), least.end()), (1, 2));
+    registry.process().kill().await;
+
+    // An owner who changes the number while a replacement is awaited has the last word.
+    let least = LeastReady::of(&bed, "sobel").await;
+    let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
+    bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;
+    let four = Patch::Merge(json!({"spec": {"replicas": 4}}));
+    bed.deployments().patch("sobel", &PatchParams::default(), &four).await.unwrap();
+    let is_theirs =
+        |record: &Value| record["outcome"]["givenUp"] == "somebody else changed the number of replicas";
+    bed.until_recorded("moves.json", "the move to be given up", is_theirs).await;
+    assert_eq!((replicas(&bed, "sobel").await, least.end()), (4, 2));
+    assert!(bed.is_there(&pod).await);
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_an_autoscaler_owns_the_count_the_pod_stays_with_the_reason() {
+    let bed = Bed::start_new_first().await;
+    create(&bed, "sobel", 2).await;
+    let autoscalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(bed.client().clone());
+    autoscalers.create(&PostParams::default(), &autoscaler(2, 3)).await.unwrap();
+    let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
+    let pod = bed.lose_board_of("sobel").await;
+    let held = bed.until_recorded("held.json", "the autoscaler to hold it", |_| true).await;
+    let reason =
+        "the replacement is to come first, and the HorizontalPodAutoscaler sobel owns the number of replicas";
+    assert_eq!(held["reason"], reason);
+    bed.until_looked_again("marker").await;
+    assert!(bed.is_there(&pod).await && bed.moved().await.is_empty());
+    assert_eq!(replicas(&bed, "sobel").await, 2);
+    bed.stop().await;
+}
