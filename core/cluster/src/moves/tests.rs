@@ -154,7 +154,7 @@ fn what_people_read_says_what_a_move_saves_and_which_rule_holds_a_pod() {
 prop_compose! {
     fn any_candidate()(
         pod in 0..40_u32, deployment in 0..6_u32, kind in 0..4, ready in 0..4_u32, is_ready: bool, rolls in 0..4,
-        budget in 0..4, is_lost: bool, since in 0..1_000_000_u64,
+        budget in 0..4, is_lost: bool, since in 0..1_000_000_u64, comes_first in 0..4,
     ) -> Candidate {
         let rollout = if rolls == 0 { Rollout::Underway } else { Rollout::Complete };
         let deployment = Deployment { uid: format!("d{deployment}"), rollout, ready };
@@ -167,6 +167,11 @@ prop_compose! {
                 _ => Workload::Deployment(deployment),
             },
             disruption: if budget == 0 { Disruption::Forbidden("x".into()) } else { Disruption::Allowed },
+            replacement: match comes_first {
+                0 => Replacement::BeforeThePod(CountOwner::Owner),
+                1 => Replacement::BeforeThePod(CountOwner::Autoscaler("web".into())),
+                _ => Replacement::AfterThePod,
+            },
         }
     }
 }
@@ -201,7 +206,11 @@ proptest! {
             prop_assert!(moved.insert(&deployment.uid), "two pods of one Deployment");
             prop_assert_eq!(deployment.rollout, Rollout::Complete);
             prop_assert_eq!(&candidate.disruption, &Disruption::Allowed);
-            prop_assert!(deployment.ready >= 2 || candidate.readiness == Readiness::NotReady);
+            let serves_on = match &candidate.replacement {
+                Replacement::BeforeThePod(owner) => *owner == CountOwner::Owner,
+                Replacement::AfterThePod => deployment.ready >= 2 || candidate.readiness == Readiness::NotReady,
+            };
+            prop_assert!(serves_on, "{:?}", candidate);
             for past in past.iter().filter(|past| past.workload == deployment.uid) {
                 prop_assert_eq!(past.progress, Progress::Ended);
                 prop_assert!(NOW - past.at >= policy.cool_down);
