@@ -12,7 +12,7 @@ use crate::policy::{Policy, PolicySettings};
 use crate::tickets::TicketKey;
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
-use fpga_core::units::{Millis, Moment, MonotonicTime};
+use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_pool_api::client::{Cancelled, Offer, ToClient, Waits, Want};
 use fpga_pool_api::limits::MAX_WAITING_JOBS_OF_CLIENT;
 use fpga_pool_api::manager::LentBoard;
@@ -127,6 +127,7 @@ struct JobOrigin {
 struct Granted {
     slot: crate::policy::SlotId,
     digest: Digest,
+    first_arrival: WallTime,
 }
 
 impl State {
@@ -313,11 +314,10 @@ impl State {
                 ToClient::Ticket(self.tickets.seal(ticket, tenant))
             }
             BrokerToClient::Offer { job, lease, endpoint } => {
-                let Granted { slot, digest } = *self.granted.get(&job)?;
+                // The protocol's queue has the job no longer.
+                let Granted { slot, digest, first_arrival } = *self.granted.get(&job)?;
                 let node = Arc::clone(&self.boards.get(&slot.manager)?.board.node);
-                if let Some(job) = self.broker.job(job) {
-                    self.metrics.offered(now.wall - job.first_arrival);
-                }
+                self.metrics.offered(now.wall - first_arrival);
                 ToClient::Offer(Offer { job, lease, endpoint, node, digest })
             }
             BrokerToClient::Cancel { job, why } => {

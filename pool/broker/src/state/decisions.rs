@@ -55,10 +55,11 @@ impl State {
     ) -> Vec<Action> {
         let lease = (self.new_lease_id)();
         let grant = Grant { job, manager: slot.manager, slot: slot.slot, digest, lease, usage_every };
+        let first_arrival = self.broker.job(job).map_or(now.wall, |job| job.first_arrival);
         match self.broker.grant(&grant, now.now) {
             Ok(actions) => {
                 self.metrics.grants.inc();
-                self.granted.insert(job, Granted { slot, digest });
+                self.granted.insert(job, Granted { slot, digest, first_arrival });
                 actions
             }
             Err(error) => {

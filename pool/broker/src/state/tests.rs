@@ -8,12 +8,12 @@ use fpga_cluster::pool::policy::PoolPolicy;
 use fpga_cluster::pool::thresholds::Thresholds;
 use fpga_cluster::qos::groups::GoalPolicy;
 use fpga_cluster::qos::rules::{Floor, GoalRules};
-use fpga_core::units::WallTime;
 use fpga_pool_api::manager::{Board, LentSlot};
 use fpga_pool_api::v1;
 use fpga_pool_leases::ids::{Attempt, GroupUuid, Incarnation};
 use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Wanted, Work};
 use fpga_pool_leases::messages::{Activity, Refusal, SlotCause, SlotReport, SlotStatus};
+use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 const CLIENT: ConnectionId = ConnectionId(1000);
@@ -26,6 +26,7 @@ struct Bench {
     state: State,
     now: Moment,
     seqs: BTreeMap<u64, u64>,
+    registry: Registry,
 }
 
 impl Bench {
@@ -55,10 +56,11 @@ impl Bench {
             lease += 1;
             LeaseId(lease)
         };
-        let metrics = Metrics::register(&mut Registry::default());
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
         let now = Moment { now: MonotonicTime(1_000), wall: WallTime(1_000_000) };
         let mut bench =
-            Self { state: State::new(settings, metrics, new_lease_id), now, seqs: BTreeMap::new() };
+            Self { state: State::new(settings, metrics, new_lease_id), now, seqs: BTreeMap::new(), registry };
         let digest = Digest::from_bytes([1; 32]);
         let library = format!("[[accelerators.aes]]\nboard = \"a10\"\ndigest = \"{digest}\"\n");
         bench.input(Input::Catalog(Catalog::parse(&library).unwrap()));
@@ -67,6 +69,12 @@ impl Bench {
         bench.pass(Millis::from_secs(2));
         assert!(bench.state.is_active());
         bench
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        text
     }
 
     fn input(&mut self, input: Input) -> Vec<Output> {
@@ -369,4 +377,22 @@ fn a_broker_that_takes_over_counts_the_leases_that_managers_tell() {
     assert_eq!(prepares(&bench.run(1)), [], "the tenant has its one slot");
     let granted = prepares(&bench.report(1, held.slot, SlotStatus::Free));
     assert_eq!(granted.len(), 1);
+}
+
+#[test]
+fn the_wait_of_a_job_counts_once_with_its_offer() {
+    let mut bench = Bench::new("");
+    bench.run(1);
+    bench.pass(Millis::from_secs(3));
+    let asked = prepares(&bench.register(1, vec![SlotStatus::Free]));
+    let [(manager, lease)] = &asked[..] else { panic!("{asked:?}") };
+    assert!(bench.metrics().contains("\nwait_seconds_count 0\n"), "{}", bench.metrics());
+    for _ in 0..2 {
+        bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
+        let told = bench.metrics();
+        assert!(
+            told.contains("\nwait_seconds_sum 3.0\n") && told.contains("\nwait_seconds_count 1\n"),
+            "{told}"
+        );
+    }
 }
