@@ -182,6 +182,10 @@ impl Metrics {
             self.buffer_bytes.clone(),
         );
         registry.register("quota_refusals", "What quotas of tenants refused", self.quota_refusals.clone());
+        // The first refusal is an increase, too, which Prometheus sees only from a sample with 0 on.
+        for quota in REFUSALS {
+            drop(self.quota_refusals.get_or_create(&RefusedLabels { quota }));
+        }
         registry.register(
             "access_refusals",
             "Sessions refused for want of a proved identity",

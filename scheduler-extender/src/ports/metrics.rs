@@ -90,6 +90,10 @@ impl PortMetrics {
 
     /// Sets the ends of the certificates in use.
     pub fn valid_until(&self, port: PortName, expiry: Expiry) {
+        if expiry.certificate.is_some() {
+            // 0 until files are not used, so that Prometheus knows of the port.
+            drop(self.unused.get_or_create(&PortLabels { port }));
+        }
         for (certificate, end) in [(Which::Own, expiry.certificate), (Which::ClientCa, expiry.client_ca)] {
             if let Some(end) = end {
                 self.expires.get_or_create(&ExpiryLabels { port, certificate }).set(end);
