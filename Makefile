@@ -158,6 +158,10 @@ test-web: $(DEMO_NEEDS) chromium ## The live page in a real browser, with the de
 	cargo build $(foreach package,$(DEMO),-p $(package))
 	cargo test -p fpga-tests --test web -- --ignored --nocapture --test-threads=1
 
+.PHONY: test-alerts
+test-alerts: setup control-plane helm envoy promtool build ## Real faults of real services, and the alerts that they fire in a real Prometheus (5 minutes)
+	cargo test -p fpga-tests --test end_to_end -- --ignored --nocapture watching::
+
 .PHONY: test-platforms
 test-platforms: node-possible setup control-plane node helm envoy knative build ## Functions as OpenFaaS and Knative deploy them, on real nodes (as root, on Linux)
 	cargo test -p fpga-tests --test real_node -- --ignored platforms::

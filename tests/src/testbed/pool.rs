@@ -242,7 +242,7 @@ impl PoolBed {
     /// # Errors
     /// The broker does not answer.
     pub async fn metric(&self, name: &str) -> Result<f64> {
-        let answer = HttpClient::new(START).get(&format!("http://{}/metrics", self.at(METRICS))).await?;
+        let answer = HttpClient::new(START).get(&self.metrics_url()).await?;
         Ok(answer.metric(name))
     }
 
@@ -270,10 +270,21 @@ impl PoolBed {
     async fn sum_over_managers(&self, of: impl Fn(&Answer) -> f64) -> Result<f64> {
         let (http, mut sum) = (HttpClient::new(START), 0.0);
         for index in 0..u8::try_from(self.managers.len())? {
-            let url = format!("http://{}/metrics", self.manager_metrics(index));
-            sum += of(&http.get(&url).await?);
+            sum += of(&http.get(&self.manager_metrics_url(index)).await?);
         }
         Ok(sum)
+    }
+
+    /// The URL of the broker's metrics.
+    #[must_use]
+    pub fn metrics_url(&self) -> String {
+        format!("http://{}/metrics", self.at(METRICS))
+    }
+
+    /// The URL of a manager's metrics.
+    #[must_use]
+    pub fn manager_metrics_url(&self, index: u8) -> String {
+        format!("http://{}/metrics", self.manager_metrics(index))
     }
 
     fn manager_metrics(&self, index: u8) -> String {

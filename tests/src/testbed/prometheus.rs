@@ -6,6 +6,7 @@ use super::programs::repository;
 use super::run_dir::RunDir;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,38 @@ const PORT: u16 = 9090;
 /// Longest time that Prometheus may take to start.
 const START: Duration = Duration::from_secs(60);
 
+/// What Prometheus scrapes.
+#[derive(Debug, Clone)]
+pub struct Target {
+    address: String,
+    path: String,
+    labels: BTreeMap<&'static str, String>,
+}
+
+impl Target {
+    /// The metrics at a URL `http://ADDRESS:PORT/PATH`.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        let rest = url.trim_start_matches("http://");
+        let (address, path) = rest.split_once('/').unwrap_or((rest, "metrics"));
+        Self { address: address.to_owned(), path: format!("/{path}"), labels: BTreeMap::new() }
+    }
+
+    /// Gives all samples a label, unless they have the label already.
+    #[must_use]
+    pub fn label(mut self, name: &'static str, value: &str) -> Self {
+        self.labels.insert(name, value.to_owned());
+        self
+    }
+
+    fn scrape_config(&self, number: usize) -> Value {
+        json!({
+            "job_name": format!("target-{number}"), "metrics_path": self.path, "honor_labels": true,
+            "static_configs": [{"targets": [self.address], "labels": self.labels}],
+        })
+    }
+}
+
 /// A running Prometheus.
 #[derive(Debug)]
 pub struct Prometheus {
@@ -24,8 +57,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts Prometheus at `ip`. It scrapes the targets (`ADDRESS:PORT`) each second, and keeps labels of the programs' own, as the
-    /// chart's PodMonitors do. `rules` are the groups of a PrometheusRule.
+    /// Starts Prometheus at `ip`. It scrapes the targets each second, and keeps labels of the programs' own, as the chart's
+    /// PodMonitors do. `rules` are the groups of a PrometheusRule.
     ///
     /// # Errors
     /// Prometheus is missing, or does not start.
@@ -33,7 +66,7 @@ impl Prometheus {
         ip: Ipv4Addr,
         run_dir: &RunDir,
         http: &HttpClient,
-        targets: &[String],
+        targets: &[Target],
         rules: &Value,
     ) -> Result<Self> {
         let program = program("prometheus")?;
@@ -42,9 +75,7 @@ impl Prometheus {
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yaml"],
-            "scrape_configs": [{
-                "job_name": "kube-fpga", "honor_labels": true, "static_configs": [{"targets": targets}],
-            }],
+            "scrape_configs": targets.iter().enumerate().map(|(number, target)| target.scrape_config(number)).collect::<Vec<_>>(),
         });
         // YAML takes JSON.
         std::fs::write(folder.join("rules.yaml"), rules.to_string())?;
@@ -73,6 +104,18 @@ impl Prometheus {
         let series = series.as_array().with_context(|| format!("{expression} is no vector: {answer}"))?;
         let value = |one: &Value| Some((one["metric"].clone(), one["value"][1].as_str()?.parse().ok()?));
         series.iter().map(|one| value(one).context("a series without a value")).collect()
+    }
+
+    /// The alerts that fire, with their labels and texts.
+    ///
+    /// # Errors
+    /// Prometheus does not answer.
+    pub async fn firing(&self, http: &HttpClient) -> Result<Vec<Value>> {
+        self.process.check_running()?;
+        let mut answer = http.get(&format!("http://{}/api/v1/alerts", self.address)).await?.json()?;
+        let alerts = answer["data"]["alerts"].take();
+        let alerts = alerts.as_array().with_context(|| format!("no alerts: {answer}"))?;
+        Ok(alerts.iter().filter(|alert| alert["state"] == "firing").cloned().collect())
     }
 
     /// Kills Prometheus.

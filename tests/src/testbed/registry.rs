@@ -64,13 +64,19 @@ impl Registry {
         Ok(Self { process, address })
     }
 
+    /// The URL of the metrics.
+    #[must_use]
+    pub fn metrics_url(&self) -> String {
+        format!("http://{}/metrics", self.address)
+    }
+
     /// The value of a metric without labels.
     ///
     /// # Errors
     /// The replica does not answer.
     pub async fn metric(&self, http: &HttpClient, name: &str) -> Result<f64> {
         self.process.check_running()?;
-        let answer = http.get(&format!("http://{}/metrics", self.address)).await;
+        let answer = http.get(&self.metrics_url()).await;
         Ok(answer.context("the registry's metrics")?.metric(name))
     }
 

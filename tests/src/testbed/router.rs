@@ -9,11 +9,13 @@ use super::picker::Picker;
 use super::process::Process;
 use anyhow::{Context as _, Result};
 use fpga_net::testing::envoy_config;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Port of functions.
+/// Port of functions, and of Envoy's own metrics.
 const PORT: u16 = 8088;
+const ENVOY_METRICS_PORT: u16 = 9472;
 /// Longest time that a program may take to end.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -38,7 +40,9 @@ impl Router {
         let kubeconfig = plane.kubeconfig(&Identity::Router)?;
         let picker = Picker::start(host, kubeconfig, plane.run_dir(), http, &args).await?;
         let address = SocketAddr::from((host, PORT));
-        let bootstrap = envoy_config(address, picker.address(), &endpoints);
+        let mut bootstrap = envoy_config(address, picker.address(), &endpoints);
+        bootstrap["admin"] =
+            json!({"address": {"socket_address": {"address": host, "port_value": ENVOY_METRICS_PORT}}});
         let envoy = envoy::start(&bootstrap, address, plane.run_dir()).await?;
         Ok(Self { envoy, picker, address })
     }
@@ -59,6 +63,18 @@ impl Router {
     #[must_use]
     pub fn metrics_url(&self) -> String {
         self.picker.url("/metrics")
+    }
+
+    /// The URL of Envoy's metrics.
+    #[must_use]
+    pub fn envoy_metrics_url(&self) -> String {
+        format!("http://{}:{ENVOY_METRICS_PORT}/stats/prometheus", self.address.ip())
+    }
+
+    /// The picker.
+    #[must_use]
+    pub fn picker(&self) -> &Picker {
+        &self.picker
     }
 
     /// Fails with the end of the log if a program has ended.

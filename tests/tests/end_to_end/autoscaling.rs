@@ -14,7 +14,7 @@ use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::programs::repository;
-use fpga_tests::testbed::prometheus::Prometheus;
+use fpga_tests::testbed::prometheus::{Prometheus, Target};
 use fpga_tests::testbed::router::Router;
 use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
@@ -310,11 +310,8 @@ async fn the_autoscaler_scales_a_function_out_before_its_requests_wait_long_and_
     assert!(refused.unwrap_err().to_string().contains("forbidden"));
 
     let rules = objects("templates/rules.yaml", &["monitoring.rules=true"]).remove(0)["spec"].take();
-    let mut targets = vec![router_read_address(plane)];
-    for board in &cluster.boards {
-        let url = board.manager_metrics_url();
-        targets.push(url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned());
-    }
+    let mut targets = vec![Target::new(&router.metrics_url())];
+    targets.extend(cluster.boards.iter().map(|board| Target::new(&board.manager_metrics_url())));
     let prometheus = Prometheus::start(ip, plane.run_dir(), &http, &targets, &rules).await.unwrap();
 
     let mut hpa = example("hpa.yaml");
