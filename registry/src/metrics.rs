@@ -31,8 +31,8 @@ enum OutcomeLabel {
 }
 
 impl OutcomeLabel {
-    const ALL: [Self; 6] =
-        [Self::Suggested, Self::Begun, Self::Evicted, Self::Stuck, Self::Ended, Self::GivenUp];
+    const ALL: [Self; 7] =
+        [Self::Suggested, Self::Begun, Self::Raised, Self::Evicted, Self::Stuck, Self::Ended, Self::GivenUp];
 }
 
 label_texts! {
