@@ -31,7 +31,12 @@ impl Plugin {
         match verdict {
             Ok(verdict) => {
                 match &verdict {
-                    GateVerdict::Refused(reason) => info!(board, %bitstream, %reason, "The gate refuses"),
+                    GateVerdict::Refused(reason) => {
+                        info!(board, %bitstream, %reason, "The gate refuses");
+                        if let Some(container) = self.allocated().0.get(&request.token) {
+                            self.refusal_events.tell(container, request, reason);
+                        }
+                    }
                     verdict => debug!(board, %bitstream, ?verdict, "The gate decides"),
                 }
                 verdict.answer()

@@ -35,6 +35,7 @@ pub mod meanings;
 mod node_bitstreams;
 mod plugin;
 mod probes;
+mod refusal_events;
 mod refusals;
 mod report;
 mod revocation;

@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::library::LibraryError;
 use crate::meanings::Meanings;
 use crate::node_bitstreams::{NodeBitstreams, ProvideError};
+use crate::refusal_events::RefusalEvents;
 use crate::refusals::Refusals;
 use crate::turns::Turns;
 use fpga_bitstream_store::Wanted;
@@ -37,6 +38,7 @@ pub(crate) struct Plugin {
     pub(crate) bitstreams: NodeBitstreams,
     /// The requests of the gate that come first.
     pub(crate) turns: Turns,
+    pub(crate) refusal_events: RefusalEvents,
     /// Number of containers that a board has at most where another board has fewer.
     pub(crate) limit: u32,
     checkpoint: Checkpoint,
@@ -162,6 +164,7 @@ impl Plugin {
     /// The checkpoint can't be read, or files can't be written.
     pub(crate) fn recover(parts: Parts) -> Result<Self, ActError> {
         let Parts { layout, pods, pod_resources, boards, bitstreams, turns, limit } = parts;
+        let refusal_events = RefusalEvents::new(pods.client.clone(), &pods.node);
         let (checkpoint, allocations) = Checkpoint::open(&layout.checkpoint())?;
         let (ids, claims) = (allocations.ids().collect(), allocations.claims().collect());
         layout.remove_strays(&ids, &claims)?;
@@ -176,6 +179,7 @@ impl Plugin {
             boards,
             bitstreams,
             turns,
+            refusal_events,
             limit,
             checkpoint,
             allocations: Mutex::new(allocations),

@@ -9,7 +9,9 @@ use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use kube::Api;
+use kube::api::ListParams;
 
 /// Name of the pod, and of the ConfigMap with its bitstream.
 const SMUGGLES: &str = "smuggles";
@@ -35,6 +37,18 @@ pub async fn a_bitstream_that_the_library_does_not_list_is_refused(bed: &Bed, po
     });
     let seen = seen.await.unwrap();
     assert!(seen.contains(&format!("{FOLDER}/{file}: the device said -5 to the binary")), "{seen}");
+    let events: Api<Event> = Api::namespaced(plane.client().clone(), "mill");
+    let note = wait::until("the reason on the pod", LONG, async || {
+        let events = events.list(&ListParams::default()).await?.items;
+        let told = events.into_iter().find(|event| {
+            let pod = event.regarding.as_ref().and_then(|pod| pod.name.as_deref());
+            event.reason.as_deref() == Some("BitstreamRefused") && pod == Some(SMUGGLES)
+        });
+        Ok(told.and_then(|event| event.note))
+    });
+    let note = note.await.unwrap();
+    assert!(note.contains("the library lists no bitstream with this digest"), "{note}");
+    assert!(note.contains("apply a Bitstream with it"), "the event says what to do: {note}");
     assert_eq!(bed.board("n1").await.loads(), before, "the board was loaded for who may not have it");
     let library = kubectl(plane, &["get", "bitstreams", "--namespace", LIBRARY, "--output", "name"]).await;
     assert!(!library.unwrap().contains(SMUGGLES));
