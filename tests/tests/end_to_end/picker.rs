@@ -24,6 +24,15 @@ async fn plugin(bed: &RoutedFunction, args: &[&str]) -> Result<(bool, String)> {
     Ok((output.status.success(), String::from_utf8([output.stdout, output.stderr].concat())?))
 }
 
+/// Waits until the picker knows the end of all requests.
+async fn no_request_is_in_flight(bed: &RoutedFunction) -> Result<()> {
+    wait::until("all requests to have ended", LONG, async || {
+        let metrics = bed.picker.metrics(&bed.http).await?;
+        Ok((metrics.metric("fpga_picker_requests_in_flight") < 0.5).then_some(()))
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_requests_went_and_why_is_shown_by_the_plugin() -> Result<()> {
     let mut bed = RoutedFunction::start(2).await?;
@@ -35,6 +44,8 @@ async fn where_requests_went_and_why_is_shown_by_the_plugin() -> Result<()> {
     // Nothing is known of boards, then the bitstream is on the second one.
     let answer = bed.http.post(&bed.url(), "body").await?;
     assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, b"body".as_slice()));
+    // While a request is in flight, its bitstream is expected on its board.
+    no_request_is_in_flight(&bed).await?;
     bed.publish(1, MINUTE).await?;
     for _ in 0..3 {
         let answer = bed.http.post(&bed.url(), "body").await?;
@@ -72,11 +83,7 @@ async fn where_requests_went_and_why_is_shown_by_the_plugin() -> Result<()> {
     .await?;
     assert!(n1.starts_with("default/echo"), "{n1}");
     drop(slow);
-    wait::until("the cut request to be gone", LONG, async || {
-        let metrics = bed.picker.metrics(&bed.http).await?;
-        Ok((metrics.metric("fpga_picker_requests_in_flight") < 0.5).then_some(()))
-    })
-    .await?;
+    no_request_is_in_flight(&bed).await?;
 
     let metrics = bed.picker.metrics(&bed.http).await?.text();
     for metric in ["recommended_replicas", "requests_per_second", "requests_in_flight"] {
