@@ -162,6 +162,26 @@ impl RestrictedPod {
         self.with("volumeMounts", json!([{"name": name, "mountPath": folder, "readOnly": true}]))
     }
 
+    /// Lets the container ask the pool for slots: it knows the broker, which it reaches at this address, and proves whose pod
+    /// it is in.
+    #[must_use]
+    pub fn in_pool(mut self, broker: &str) -> Self {
+        let token = json!({"serviceAccountToken": {"audience": "fpga-pool", "path": "token"}});
+        let sources = json!([token, {"configMap": {"name": "fpga-pool"}}]);
+        self.volumes.push(json!({"name": "fpga-pool", "projected": {"sources": sources}}));
+        let node = json!({"fieldRef": {"fieldPath": "spec.nodeName"}});
+        self.with(
+            "env",
+            json!([
+                {"name": "FPGA_POOL", "value": broker},
+                {"name": "FPGA_POOL_CA", "value": "/run/fpga-pool/ca.crt"},
+                {"name": "FPGA_POOL_TOKEN_FILE", "value": "/run/fpga-pool/token"},
+                {"name": "FPGA_NODE_NAME", "valueFrom": node},
+            ]),
+        )
+        .with("volumeMounts", json!([{"name": "fpga-pool", "mountPath": "/run/fpga-pool", "readOnly": true}]))
+    }
+
     /// Selects the node.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {

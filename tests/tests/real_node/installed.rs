@@ -1,9 +1,10 @@
 //! Our programs as pods of the images that users get, installed by the chart.
 
 use super::site::{delete, ready, sobel_image};
-use super::{LONG, registry};
+use super::{LONG, pool, registry};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::any_cluster::AnyCluster;
+use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
@@ -11,10 +12,14 @@ use fpga_tests::testbed::real_node::RunMount;
 use fpga_tests::testbed::restricted::{self, RestrictedPod};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use std::collections::BTreeSet;
 use std::path::Path;
+
+/// The namespace of the pods that use boards.
+const SHOP: &str = "shop";
 
 /// A program of an image that runs on this machine.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,15 +82,16 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
  {
     let sobel = sobel_image();
     let nodes = [("n1", RunMount::Executable), ("n2", RunMount::NoExec)];
-    let cluster = RealCluster::start(RealClusterSpec {
+    let spec = RealClusterSpec {
         nodes: nodes.map(|(name, run_mount)| (name.to_owned(), run_mount)).to_vec(),
-        images: vec![sobel.clone()],
-        values: registry::VALUES.map(str::to_owned).to_vec(),
-    })
-    .await
-    .unwrap();
-
-    let pods = restricted::namespace(cluster.plane().client(), "shop").await.unwrap();
+        images: vec![sobel.clone(), pool::job_image()],
+        values: registry::VALUES.into_iter().chain(pool::VALUES).map(str::to_owned).collect(),
+    };
+    // The chart gives the namespace what its pods need for the pool.
+    let namespace =
+        async |plane: &ControlPlane| restricted::namespace(plane.client(), SHOP).await.map(|_| Vec::new());
+    let cluster = RealCluster::start_with(spec, namespace).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(cluster.plane().client().clone(), SHOP);
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     for node in cluster.nodes() {
         let name = format!("sobel-on-{}", node.name());
@@ -101,6 +107,7 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
         ("fpga-collector", 10461),
         ("fpga-device-manager", 10460),
         ("fpga-node-plugin", 0),
+        ("fpga-pool", 65532),
         ("fpga-registry", 65532),
         ("fpga-scheduler-extender", 65532),
         ("kube-scheduler", 65532),
@@ -125,7 +132,7 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
     registry::the_network_policy_is_for_its_pods(&cluster).await;
     registry::its_token_is_refused_whatever_a_registry_that_suggests_need_not_do(
         &cluster,
-        "shop",
+        SHOP,
         "sobel-on-n1",
         "n1",
     )
@@ -137,6 +144,8 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
     for node in cluster.nodes() {
         delete(&pods, &format!("sobel-on-{}", node.name())).await;
     }
+    pool::a_pod_on_a_node_without_a_board_has_its_job_done_elsewhere(&cluster, &pods, SHOP).await;
+    delete(&pods, "job").await;
     cluster.uninstall().await.unwrap();
     wait::until("our programs to end", LONG, async || Ok(running().is_empty().then_some(()))).await.unwrap();
     cluster.stop().await;

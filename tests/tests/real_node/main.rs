@@ -6,6 +6,7 @@
 mod installed;
 mod library;
 mod platforms;
+mod pool;
 mod publisher;
 mod registry;
 mod routed;
