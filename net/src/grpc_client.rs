@@ -1,9 +1,11 @@
 //! Connections of a gRPC client, with TLS whose files may change.
 
+use crate::jitter::Jitter;
 use crate::tls::{self, ClientFiles, HTTP_2};
 use hyper_util::rt::TokioIo;
 use std::io;
-use tokio::net::TcpStream;
+use std::net::SocketAddr;
+use tokio::net::{TcpStream, lookup_host};
 use tonic::transport::{Channel, Endpoint, Uri};
 
 /// The reason why no connection was made.
@@ -42,7 +44,8 @@ impl<'t> From<&'t ClientFiles> for Tls<'t> {
 }
 
 /// Connects once to `uri`, `http://HOST:PORT` or `https://HOST:PORT`; the endpoint says all but the address. A channel that
-/// has lost its connection makes no other one: TLS files are read for each connection.
+/// has lost its connection makes no other one: TLS files are read for each connection. Behind `https://`, of a name with
+/// several addresses any one is asked first.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -58,7 +61,10 @@ pub async fn connect(
     let Tls { files, name } = tls.ok_or(ConnectError::NoAuthority)?;
     let host = uri.host().ok_or(ConnectError::NoHost)?;
     let port = uri.port_u16().unwrap_or(443);
-    let socket = TcpStream::connect((host.trim_start_matches('[').trim_end_matches(']'), port)).await?;
+    let addresses = lookup_host((host.trim_start_matches('[').trim_end_matches(']'), port)).await?.collect();
+    // Of several replicas under one name only one may serve: whoever asks again gets to another one.
+    let addresses = rotated(addresses, Jitter::new().fraction());
+    let socket = TcpStream::connect(&addresses[..]).await?;
     // An error costs only latency.
     let _ = socket.set_nodelay(true);
     let stream = files.connect(socket, name.unwrap_or(host), HTTP_2).await?;
@@ -70,9 +76,39 @@ pub async fn connect(
     Ok(endpoint.connect_with_connector(connector).await?)
 }
 
+/// The addresses, in order, from a place on that is this fraction of the way through them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a name has few addresses, and a place beyond them is taken modulo their number"
+)]
+fn rotated(mut addresses: Vec<SocketAddr>, fraction: f64) -> Vec<SocketAddr> {
+    if !addresses.is_empty() {
+        let first = (addresses.len() as f64 * fraction) as usize % addresses.len();
+        addresses.rotate_left(first);
+    }
+    addresses
+}
+
 /// The cause of an error: the outermost says only that the transport failed.
 fn root(error: &tonic::transport::Error) -> String {
     let first: &dyn std::error::Error = error;
     let causes = std::iter::successors(first.source(), |cause| cause.source());
     causes.last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_of_a_name_may_be_asked_first_and_the_others_follow() {
+        let address = |number: u8| SocketAddr::from(([10, 0, 0, number], 9480));
+        let firsts: Vec<SocketAddr> =
+            [0.0, 0.4, 0.99].map(|fraction| rotated([1, 2, 3].map(address).to_vec(), fraction)[0]).to_vec();
+        assert_eq!(firsts, [1, 2, 3].map(address));
+        assert_eq!(rotated([1, 2, 3].map(address).to_vec(), 0.4), [2, 3, 1].map(address));
+        assert_eq!(rotated(Vec::new(), 0.5), []);
+    }
 }
