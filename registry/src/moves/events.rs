@@ -14,7 +14,8 @@ const MAX_NOTE: usize = 256;
 
 /// Writes events.
 pub(super) struct Events {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
     metrics: Metrics,
 }
 
@@ -22,7 +23,7 @@ impl Events {
     /// Events of the replica `me`.
     pub fn new(client: Client, metrics: Metrics, me: String) -> Self {
         let reporter = Reporter { controller: CONTROLLER.into(), instance: Some(me) };
-        Self { recorder: Recorder::new(client, reporter), metrics }
+        Self { client, reporter, metrics }
     }
 
     /// Says on the Deployment what was suggested or done. An event that is not written is missing, and nothing else.
@@ -72,7 +73,9 @@ impl Events {
             uid: Some(record.workload_uid.clone()),
             ..ObjectReference::default()
         };
-        if let Err(error) = self.recorder.publish(&event, &deployment).await {
+        // A recorder counts further events with the same reason on the first one, with its note: that of another pod.
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        if let Err(error) = recorder.publish(&event, &deployment).await {
             self.metrics.write_errors.inc();
             warn!(%error, "An event on a move is not written");
         }
