@@ -93,7 +93,7 @@ pub enum Replacement {
 /// Who decides on the number of replicas of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CountOwner {
-    /// Its owner.
+    /// Whoever wrote the workload, and nobody else.
     Owner,
     /// The named autoscaler, which would undo a change.
     Autoscaler(String),

@@ -31,7 +31,7 @@ pub(super) struct Steps {
 enum Eviction {
     /// The pod is gone or about to go.
     Done,
-    /// It stays, for this reason.
+    /// The pod stays, for this reason.
     Refused(String),
 }
 

@@ -59,9 +59,9 @@ pub enum Watched {
 /// Whether the command is part of a trace, so that its times are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tracing {
-    /// It is.
+    /// The command is part of a trace: its times are measured.
     On,
-    /// It is not.
+    /// The command is part of no trace.
     Off,
 }
 

@@ -36,18 +36,18 @@ pub enum Presence {
 pub enum Raised {
     /// The number of replicas is as it was.
     NotYet,
-    /// It is one more.
+    /// The Deployment has one replica more than at the decision.
     Yes,
-    /// It is neither: somebody else has changed it, and the Deployment is theirs.
+    /// Somebody else has changed the number, and the Deployment is theirs.
     Otherwise,
 }
 
 /// Whether a replacement may still come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeLeft {
-    /// It may.
+    /// The replacement may still become Ready.
     Some,
-    /// It took too long.
+    /// The replacement has taken too long.
     None,
 }
 

@@ -10,7 +10,7 @@ const MAX_NAMED: usize = 4;
 /// Whether a container may have a bitstream on a board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateVerdict {
-    /// It may.
+    /// The container may have the bitstream.
     Allowed,
     /// It may ask again in a moment.
     Wait(WaitReason),

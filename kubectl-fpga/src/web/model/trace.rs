@@ -61,9 +61,9 @@ pub struct SpanRow {
     pub start_us: u64,
     /// Duration in microseconds.
     pub took_us: u64,
-    /// Whether it ended with an error.
+    /// Whether what the span stands for ended with an error.
     pub is_failed: bool,
-    /// Its attributes: names and values.
+    /// Names and values of what else is known, such as the bitstream; at most 8.
     pub attributes: Vec<(String, String)>,
 }
 

@@ -167,7 +167,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 #[tokio::test]
 async fn whatever_a_session_says_the_manager_lives() {
-    // Nobody takes the spans.
+    // Nothing listens there: the manager makes spans, and can't send them.
     let mut manager = Manager::start(&["--slots", "2", "--otlp-endpoint", "http://127.0.0.1:1"]);
     // Deterministic: the same messages in every run.
     let mut runner = TestRunner::deterministic();

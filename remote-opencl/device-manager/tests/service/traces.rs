@@ -14,7 +14,7 @@ fn trace(trace_id: &[u8], span_id: &[u8]) -> Option<v1::Trace> {
 
 #[tokio::test]
 async fn a_manager_says_whether_it_records_traces_and_runs_commands_with_any() {
-    // Nobody takes the spans.
+    // Nothing listens there: the manager makes spans, and can't send them.
     for (args, records) in [(&[][..], false), (&["--otlp-endpoint", "http://127.0.0.1:1"][..], true)] {
         let mut manager = Manager::start(args);
         let mut client = Client::connect(&manager).await;

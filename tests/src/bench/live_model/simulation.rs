@@ -72,7 +72,7 @@ pub(super) fn run(
 /// Whether the order in which a function's replicas take turns is that of the live system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turns {
-    /// It is.
+    /// The order of the live system.
     Live,
     /// Nobody knows that order: any may be.
     Any,
