@@ -18,7 +18,7 @@ pub enum MoveMode {
 /// The administrator's settings of moves.
 #[derive(Debug, Clone)]
 pub struct MoveSettings {
-    /// Whether moves are suggested or carried out.
+    /// Whether moves are suggested, carried out, or neither.
     pub mode: MoveMode,
     /// The registry's namespace, with the records.
     pub namespace: String,
