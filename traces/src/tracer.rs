@@ -66,8 +66,43 @@ impl Tracer {
         }
     }
 
+    /// Number of spans that were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.counters.dropped.get()
+    }
+
+    /// Counts spans that another process dropped, which would have been recorded here.
+    pub fn dropped_before(&self, spans: u64) {
+        self.counters.dropped.inc_by(spans);
+    }
+
     /// Registers the counts of spans, as `spans_sent` and `spans_dropped`.
     pub fn register(&self, registry: &mut Registry) {
         self.counters.register(registry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::TraceState;
+    use crate::ids::{SpanId, TraceId};
+    use crate::span::Kind;
+
+    #[test]
+    fn spans_without_room_are_dropped_and_counted_with_those_that_were_dropped_before() {
+        let context = TraceContext {
+            trace: TraceId::from_bytes(&[7; 16]).unwrap(),
+            parent: SpanId::new(),
+            sampled: Sampled::Yes,
+            state: TraceState::read(b""),
+        };
+        let (tracer, _spans) = Tracer::channel();
+        let span = Span::new(&context, SpanId::new(), "kernel", Kind::Internal);
+        tracer.record(std::iter::repeat_n(span, MAX_WAITING + 3));
+        assert_eq!(tracer.dropped(), 3);
+        tracer.dropped_before(4);
+        assert_eq!(tracer.dropped(), 7);
     }
 }

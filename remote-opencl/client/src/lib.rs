@@ -43,5 +43,5 @@ pub use objects::queue::Queue;
 pub use objects::reading::Reading;
 pub use objects::sampler::Sampler;
 pub use session::Notice;
-pub use trace::set_trace;
+pub use trace::{ThreadTrace, set_trace};
 pub use wire::address::AddressError;

@@ -1,4 +1,4 @@
-//! The trace that the commands of a thread are a part of (W3C Trace Context): what the program has said for the thread, or
+//! The trace that the commands and calls of a thread are a part of (W3C Trace Context): what the program has said for the thread, or
 //! else the environment variables `TRACEPARENT` and `TRACESTATE`, which say it for the whole process.
 
 use fpga_protocol::v1;
@@ -19,8 +19,8 @@ thread_local! {
 /// A trace as it is sent; `None` if nobody asks for its spans.
 type Trace = Option<v1::Trace>;
 
-/// Says which trace the commands that this thread enqueues from now on are a part of; without `traceparent` they are part
-/// of none.
+/// Says which trace the commands that this thread enqueues from now on, and its calls, are a part of; without `traceparent`
+/// they are part of none.
 ///
 /// # Errors
 /// [`InvalidTraceparent`]: the commands are part of no trace.
@@ -32,10 +32,27 @@ pub fn set_trace(traceparent: Option<&[u8]>, tracestate: &[u8]) -> Result<(), In
     context.map(drop)
 }
 
-/// The trace of this thread's commands.
+/// What a thread has said of its trace, for another thread that does a part of its work.
+#[derive(Debug)]
+pub struct ThreadTrace(Option<Trace>);
+
+impl ThreadTrace {
+    /// What the calling thread has said.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        Self(OF_THREAD.try_with(|of_thread| of_thread.borrow().clone()).ok().flatten())
+    }
+
+    /// Says the same for the calling thread.
+    pub fn take_over(self) {
+        // A thread that ends enqueues nothing any more.
+        let _ = OF_THREAD.try_with(|of_thread| *of_thread.borrow_mut() = self.0);
+    }
+}
+
+/// The trace of this thread's commands and calls.
 pub(crate) fn current() -> Trace {
-    let said = OF_THREAD.try_with(|of_thread| of_thread.borrow().clone()).ok().flatten();
-    said.unwrap_or_else(of_process)
+    ThreadTrace::of_this_thread().0.unwrap_or_else(of_process)
 }
 
 fn of_process() -> Trace {
@@ -64,11 +81,17 @@ mod tests {
     const SAMPLED: &[u8] = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_thread_says_its_own_trace_and_others_have_none() {
+    fn a_thread_says_its_own_trace_and_others_have_none_but_those_that_do_a_part_of_its_work() {
         set_trace(Some(SAMPLED), b"vendor=1").unwrap();
         let trace = current().unwrap();
         assert_eq!((trace.trace_id.len(), trace.span_id.len(), trace.state.as_str()), (16, 8, "vendor=1"));
         assert_eq!(std::thread::spawn(current).join().unwrap(), None);
+        let said = ThreadTrace::of_this_thread();
+        let helper = std::thread::spawn(move || {
+            said.take_over();
+            current()
+        });
+        assert_eq!(helper.join().unwrap().as_ref(), Some(&trace));
         set_trace(None, b"").unwrap();
         assert_eq!(current(), None);
     }

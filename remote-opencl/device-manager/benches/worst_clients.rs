@@ -212,7 +212,7 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
     }
     let say = async |kind| to.send(encoded(kind)).await.ok();
     let call =
-        async |id, method| to.send(encoded(Kind::Call(v1::Call { id, method: Some(method) }))).await.ok();
+        async |id, method| to.send(encoded(Kind::Call(v1::Call { id, method: Some(method), trace: None }))).await.ok();
     let mut number = 0;
     let mut next = || {
         number += 1;

@@ -17,6 +17,7 @@ pub use workloads::{CountedSession, MAX_WORKLOADS};
 
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SessionId;
+use fpga_traces::tracer::Tracer;
 use labels::{DIRECTIONS, PATHS, REFUSALS, STORAGES};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -236,20 +237,22 @@ impl Metrics {
         self.buffer_bytes.get_or_create(&StorageLabels { storage }).inc_by(bytes);
     }
 
-    /// The counters that a tenant process sends to the manager.
+    /// The counters that a tenant process sends to the manager, with those of its tracer.
     #[must_use]
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self, tracer: &Tracer) -> Counted {
         let bytes = |direction, path| self.bytes.get_or_create(&BytesLabels { direction, path }).get();
         let buffers = |storage| self.buffer_bytes.get_or_create(&StorageLabels { storage }).get();
         Counted {
             bytes: DIRECTIONS.map(|direction| PATHS.map(|path| bytes(direction, path))),
             buffer_bytes: STORAGES.map(buffers),
             refused: REFUSALS.map(|quota| self.quota_refusals.get_or_create(&RefusedLabels { quota }).get()),
+            spans_dropped: tracer.dropped(),
         }
     }
 
-    /// Adds counters of a tenant process.
-    pub fn add(&self, counted: &Counted) {
+    /// Adds counters of a tenant process, and to this tracer's.
+    pub fn add(&self, counted: &Counted, tracer: &Tracer) {
+        tracer.dropped_before(counted.spans_dropped);
         for (direction, of_paths) in DIRECTIONS.into_iter().zip(counted.bytes) {
             for (path, bytes) in PATHS.into_iter().zip(of_paths) {
                 self.count_bytes(direction, path, bytes);

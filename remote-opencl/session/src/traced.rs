@@ -1,7 +1,7 @@
 //! The spans of a session's tasks and commands that are part of a trace: for each trace of a task the task, and below it
-//! the wait for its slots, the loads of bitstreams, and its commands.
+//! the wait for its slots, the loads of bitstreams, and its commands. A call that loads the board is a task, too.
 //!
-//! Only commands whose client asks for it are here, so that others cost nothing.
+//! Only commands and calls whose client asks for it are here, so that others cost nothing.
 
 use crate::clock;
 use crate::commands::Tracing;
@@ -31,6 +31,8 @@ const MAX_TRACES_OF_TASK: usize = 8;
 pub(crate) struct Traced {
     tracer: Tracer,
     tenant: Arc<str>,
+    /// Where the call belongs that came last. Calls are made one after another, so it is the one that is being made.
+    call: Option<Place>,
     /// The commands that have not ended.
     commands: HashMap<EventId, Place>,
     /// The tasks that have not ended, each with the traces of its commands.
@@ -47,7 +49,7 @@ struct TracedTask {
     caller: Place,
     /// Where the spans of the task's parts belong.
     below: Place,
-    /// When the first of its commands arrived, in ns of the manager's clock.
+    /// When the first of its commands arrived, or its call was ready for the board, in ns of the manager's clock.
     received: u64,
     /// When it had its slots.
     granted: Option<u64>,
@@ -57,7 +59,7 @@ impl Traced {
     /// No commands of this tenant yet.
     pub fn new(tracer: Tracer, tenant: &Tenant) -> Self {
         let tenant = tenant.as_str().into();
-        Self { tracer, tenant, commands: HashMap::new(), tasks: HashMap::new() }
+        Self { tracer, tenant, call: None, commands: HashMap::new(), tasks: HashMap::new() }
     }
 
     /// Whether no command is part of a trace.
@@ -67,11 +69,21 @@ impl Traced {
 
     /// Notes the trace of a command. Returns whether it has one.
     pub fn received(&mut self, command: EventId, trace: Option<v1::Trace>) -> Tracing {
-        let Some(context) = trace.filter(|_| self.tracer.is_on()).and_then(context) else {
-            return Tracing::Off;
-        };
-        self.commands.insert(command, Place(Arc::new(context)));
+        let Some(place) = self.place(trace) else { return Tracing::Off };
+        self.commands.insert(command, place);
         Tracing::On
+    }
+
+    /// Notes the trace of a call, which is about to be made.
+    pub fn call_received(&mut self, trace: Option<v1::Trace>) {
+        self.call = self.place(trace);
+    }
+
+    /// Notes that the call has become a task, at this time in ns of the manager's clock.
+    pub fn call_submitted(&mut self, task: TaskId, now: u64) {
+        if let Some(caller) = self.call.take() {
+            self.tasks.insert(task, vec![TracedTask::new(caller, now)]);
+        }
     }
 
     /// Notes that commands have become a task: the event of each, and when it arrived, in ns of the manager's clock.
@@ -86,13 +98,9 @@ impl Traced {
             let below = match of_trace {
                 Some(known) => known.below.clone(),
                 None if traces.len() < MAX_TRACES_OF_TASK => {
-                    let below = Place(Arc::new(place.0.below(SpanId::new())));
-                    traces.push(TracedTask {
-                        caller: place.clone(),
-                        below: below.clone(),
-                        received,
-                        granted: None,
-                    });
+                    let of_trace = TracedTask::new(place.clone(), received);
+                    let below = of_trace.below.clone();
+                    traces.push(of_trace);
                     below
                 }
                 None => {
@@ -145,6 +153,20 @@ impl Traced {
             let span = span.with(TENANT, self.tenant.to_string());
             self.tracer.record([lasted(span, received, clock::now_ns())]);
         }
+    }
+
+    /// The place that a trace of a message names, if spans are recorded.
+    fn place(&self, trace: Option<v1::Trace>) -> Option<Place> {
+        let context = trace.filter(|_| self.tracer.is_on()).and_then(context)?;
+        Some(Place(Arc::new(context)))
+    }
+}
+
+impl TracedTask {
+    /// A task that began at this time, in ns of the manager's clock.
+    fn new(caller: Place, received: u64) -> Self {
+        let below = Place(Arc::new(caller.0.below(SpanId::new())));
+        Self { caller, below, received, granted: None }
     }
 }
 
@@ -241,6 +263,30 @@ mod tests {
         assert_eq!(took, [1_000, 500], "only the first grant counts");
         let outcomes: Vec<Outcome> = spans.iter().map(|span| span.outcome).collect();
         assert_eq!(outcomes, [Outcome::Done, Outcome::Failed, Outcome::Failed, Outcome::Done]);
+    }
+
+    #[test]
+    fn a_call_that_becomes_a_task_waits_and_loads_below_its_callers_span_and_the_next_call_does_not() {
+        let (mut traced, mut spans) = new_traced();
+        traced.call_received(Some(trace(7)));
+        traced.call_submitted(TASK, 1);
+        traced.granted(TASK, 2);
+        traced.loaded(TASK, "sobel", (3, 500), Outcome::Done);
+        traced.ended(TASK);
+        let other = TaskId(2);
+        traced.call_submitted(other, 3);
+        traced.ended(other);
+        traced.call_received(Some(trace(7)));
+        traced.call_received(None);
+        traced.call_submitted(other, 3);
+        traced.ended(other);
+        assert!(traced.tasks.is_empty());
+
+        let spans = taken(&mut spans);
+        assert_eq!(names(&spans), ["wait for a slot", "load", "task"]);
+        let task = &spans[2];
+        assert_eq!((task.trace.as_bytes(), task.parent.as_bytes()), (&[7; 16], &[1; 8]));
+        assert!(spans[..2].iter().all(|span| span.parent == task.id && span.trace == task.trace));
     }
 
     #[test]

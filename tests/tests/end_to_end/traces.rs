@@ -55,8 +55,13 @@ async fn start_manager(run_dir: &RunDir, otlp: &str, args: &[&str]) -> Process {
     manager
 }
 
-/// Starts a function over the manager of the run.
-async fn start_function(run_dir: &RunDir, function: Function, address: SocketAddr) -> Process {
+/// Starts a function over the manager of the run. What it does outside of requests is part of the trace.
+async fn start_function(
+    run_dir: &RunDir,
+    function: Function,
+    address: SocketAddr,
+    trace: Option<&str>,
+) -> Process {
     let name = function.name();
     let vendors = run_dir.path().join("icd");
     std::fs::create_dir_all(&vendors).unwrap();
@@ -70,14 +75,22 @@ async fn start_function(run_dir: &RunDir, function: Function, address: SocketAdd
         .env("PORT", address.port().to_string())
         .env("OCL_ICD_VENDORS", vendors.display().to_string())
         .env("FPGA_DEVICE_MANAGERS", socket(run_dir));
+    let process = match trace {
+        Some(trace) => process.env("TRACEPARENT", traceparent(trace, "01")),
+        None => process,
+    };
     let process = Process::start(&process).unwrap();
     process.wait_ready(&HttpClient::new(LONG), &format!("http://{address}/healthz"), LONG).await.unwrap();
     process
 }
 
+fn traceparent(trace: &str, flags: &str) -> String {
+    format!("00-{trace}-{CLIENT}-{flags}")
+}
+
 /// Sends a request that is part of a trace, and checks the answer.
 async fn send(http: &HttpClient, url: &str, case: &Case, trace: &str, flags: &str) {
-    let traceparent = format!("00-{trace}-{CLIENT}-{flags}");
+    let traceparent = traceparent(trace, flags);
     let answer = http.post_with(url, &[("traceparent", &traceparent)], case.input.clone()).await.unwrap();
     assert!(answer.status.is_success(), "{}", answer.text());
     case.function.compare(&case.expected, &answer.body).unwrap();
@@ -109,7 +122,7 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
     let address = SocketAddr::new(network.node(0).pods().next().unwrap().into(), FUNCTION_PORT);
     let args = ["--slots", "2", "--reconfiguration-time", "20ms"];
     let manager = start_manager(run_dir, collector.endpoint(), &args).await;
-    let function = start_function(run_dir, Function::Sobel, address).await;
+    let function = start_function(run_dir, Function::Sobel, address, None).await;
     let replica = FunctionEndpoint { address, node: "n0".to_owned() };
     function_service::create(plane.client(), NAME, NAME, &[replica]).await.unwrap();
     let http = HttpClient::new(LONG);
@@ -156,7 +169,7 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
 }
 
 #[tokio::test]
-async fn with_a_process_for_each_tenant_a_request_that_brings_its_bitstream_back_into_the_only_slot_has_a_load()
+async fn with_a_process_for_each_tenant_a_program_that_is_made_and_a_request_that_brings_it_back_into_the_only_slot_have_a_load()
  {
     let (network, run_dir) = (Network::claim().unwrap(), RunDir::new().unwrap());
     let collector = TraceCollector::start().await.unwrap();
@@ -164,9 +177,16 @@ async fn with_a_process_for_each_tenant_a_request_that_brings_its_bitstream_back
     let manager = start_manager(&run_dir, collector.endpoint(), &args).await;
     let mut pods = network.node(0).pods().map(|pod| SocketAddr::new(pod.into(), FUNCTION_PORT));
     let (address, other) = (pods.next().unwrap(), pods.next().unwrap());
-    let function = start_function(&run_dir, Function::Sobel, address).await;
+    let started = "b".repeat(32);
+    let function = start_function(&run_dir, Function::Sobel, address, Some(&started)).await;
+    // The function makes its program when it starts, which loads the board.
+    let spans = whole(&collector, &started, &["wait for a slot", "load", "task"]).await;
+    let [load] = named(&spans, "load")[..] else { panic!("{spans:?}") };
+    assert!(load.attributes.contains(&("fpga.bitstream".to_owned(), NAME.to_owned())), "{load:?}");
+    assert!(load.times_ns[1] > load.times_ns[0], "{load:?}");
+    assert!(named(&spans, "task").iter().all(|task| task.parent == CLIENT), "{spans:?}");
     // The other function's bitstream takes the slot.
-    let other = start_function(&run_dir, Function::Matmul, other).await;
+    let other = start_function(&run_dir, Function::Matmul, other, None).await;
 
     let http = HttpClient::new(LONG);
     let case = Case::new(Function::Sobel, 33, 1).unwrap();

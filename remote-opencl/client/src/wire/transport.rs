@@ -115,7 +115,7 @@ async fn connect_alone(
 async fn open_ring(connection: &mut Connection, words: u32, futex: Futex) -> Result<(), ConnectError> {
     let Some(fd_channel) = &connection.fd_channel else { return Ok(()) };
     let open = v1::call::Method::OpenRing(v1::OpenRing { futex: true });
-    let call = v1::Call { id: RING_CALL, method: Some(open) };
+    let call = v1::Call { id: RING_CALL, method: Some(open), trace: None };
     connection.outbox.push(v1::client_message::Kind::Call(call));
     connection.outbox.wake();
     match connection.inbox.stream.message().await?.and_then(|message| message.kind) {

@@ -44,6 +44,8 @@ pub struct Script {
     pub flushes: Mutex<Vec<usize>>,
     /// All received commands.
     pub commands: Mutex<Vec<v1::Command>>,
+    /// All received calls.
+    pub calls: Mutex<Vec<v1::Call>>,
     /// Ids of released objects.
     pub released: Mutex<Vec<u64>>,
     /// Released events.

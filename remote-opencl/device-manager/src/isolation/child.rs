@@ -292,12 +292,13 @@ fn session_of(
 
 /// Starts the thread that sends changes of the counters to the manager.
 fn count(shared: &Arc<Shared>, manager: &ToManager) -> io::Result<()> {
-    let (metrics, manager) = (shared.config.metrics.clone(), manager.clone());
+    let (metrics, tracer) = (shared.config.metrics.clone(), shared.config.tracer.clone());
+    let manager = manager.clone();
     let told = Mutex::new(Counted::default());
     thread::Builder::new().name("counts".to_owned()).spawn(move || {
         loop {
             thread::sleep(COUNTED_INTERVAL);
-            let now = metrics.counted();
+            let now = metrics.counted(&tracer);
             let news = now.since(&std::mem::replace(&mut *told.lock(), now));
             if news != Counted::default() {
                 manager.say(&FromTenant::Counted(news));

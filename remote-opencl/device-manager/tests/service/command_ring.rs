@@ -145,13 +145,13 @@ async fn a_session_goes_on_in_the_ring_and_ends_with_the_stream() {
     let mut ring = Ring::open(&manager, &mut client).await;
     let device = client.device();
     let create = v1::CreateContext { context: 1000, devices: vec![device] };
-    ring.say(Kind::Call(v1::Call { id: 0, method: Some(Method::CreateContext(create)) }));
+    ring.say(Kind::Call(v1::Call { id: 0, method: Some(Method::CreateContext(create)), trace: None }));
     let unknown = v1::CreateUserEvent { event: 1001, context: 1000 };
-    ring.say(Kind::Call(v1::Call { id: 7, method: Some(Method::CreateUserEvent(unknown)) }));
+    ring.say(Kind::Call(v1::Call { id: 7, method: Some(Method::CreateUserEvent(unknown)), trace: None }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (7, 0));
     // A session gets no second ring.
-    ring.say(Kind::Call(v1::Call { id: 8, method: Some(Method::OpenRing(v1::OpenRing::default())) }));
+    ring.say(Kind::Call(v1::Call { id: 8, method: Some(Method::OpenRing(v1::OpenRing::default())), trace: None }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (8, CL_INVALID_OPERATION));
     drop(client);
@@ -200,7 +200,7 @@ async fn a_client_that_scribbles_over_its_ring_ends_its_own_session_only() {
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
     }
     let unknown = v1::CreateUserEvent { event: 1, context: 12345 };
-    others.say(Kind::Call(v1::Call { id: 9, method: Some(Method::CreateUserEvent(unknown)) }));
+    others.say(Kind::Call(v1::Call { id: 9, method: Some(Method::CreateUserEvent(unknown)), trace: None }));
     let Some(server_message::Kind::Reply(reply)) = others.hear().await.kind else { panic!() };
     assert_eq!(reply.id, 9);
     assert!(manager.is_alive());
@@ -212,7 +212,7 @@ async fn what_has_ended_is_told_once_by_whichever_thread() {
     let mut client = Client::connect(&manager).await;
     let mut ring = Ring::open(&manager, &mut client).await;
     let device = client.device();
-    let mut cast = |method| ring.say(Kind::Call(v1::Call { id: 0, method: Some(method) }));
+    let mut cast = |method| ring.say(Kind::Call(v1::Call { id: 0, method: Some(method), trace: None }));
     cast(Method::CreateContext(v1::CreateContext { context: 1000, devices: vec![device] }));
     cast(Method::CreateBuffer(v1::CreateBuffer {
         buffer: 1001,
@@ -234,7 +234,7 @@ async fn what_has_ended_is_told_once_by_whichever_thread() {
         assert_eq!(told, [(event, 0)]);
     }
     let create = v1::CreateUserEvent { event: 3000, context: 1000 };
-    ring.say(Kind::Call(v1::Call { id: 7, method: Some(Method::CreateUserEvent(create)) }));
+    ring.say(Kind::Call(v1::Call { id: 7, method: Some(Method::CreateUserEvent(create)), trace: None }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!("told twice") };
     assert_eq!((reply.id, reply.status), (7, 0));
 }

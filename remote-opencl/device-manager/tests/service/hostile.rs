@@ -42,7 +42,7 @@ async fn messages_that_break_the_protocol_end_the_session_and_no_other() {
         Kind::Chunk(v1::Chunk { transfer: 1, length, offset, data: Bytes::from_static(b"abc") })
     };
     let context = |context, devices| Method::CreateContext(v1::CreateContext { context, devices });
-    let call = |method| Kind::Call(v1::Call { id: 0, method: Some(method) });
+    let call = |method| Kind::Call(v1::Call { id: 0, method: Some(method), trace: None });
     let command = v1::Command { event: 9, ..v1::Command::default() };
     let flush = |commands| Kind::Flush(v1::Flush { commands });
     let lost = v1::Data { form: Some(v1::data::Form::Transfer(v1::Transfer { id: 3, length: 4 })) };
@@ -53,7 +53,7 @@ async fn messages_that_break_the_protocol_end_the_session_and_no_other() {
         vec![chunk(u64::MAX, 0), chunk(u64::MAX, 4)],
         vec![call(context(0, vec![1]))],
         vec![call(context(5, vec![1])), call(context(5, vec![1]))],
-        vec![Kind::Call(v1::Call { id: 1, method: None })],
+        vec![Kind::Call(v1::Call { id: 1, method: None, trace: None })],
         vec![flush(vec![command.clone(), command.clone()])],
         vec![flush(vec![v1::Command { event: 0, ..command.clone() }])],
         vec![flush(vec![v1::Command { operation: Some(Operation::WriteBuffer(write)), ..command }])],

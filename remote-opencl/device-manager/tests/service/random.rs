@@ -159,7 +159,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         .prop_map(|(transfer, length, offset, data)| v1::Chunk { transfer, length, offset, data });
     prop_oneof![
         10 => (any::<bool>(), prop::option::weighted(0.99, method()))
-            .prop_map(|(id, method)| Kind::Call(v1::Call { id: u64::from(id), method })),
+            .prop_map(|(id, method)| Kind::Call(v1::Call { id: u64::from(id), method, trace: None })),
         10 => prop::collection::vec(command, 0..4).prop_map(|commands| Kind::Flush(v1::Flush { commands })),
         1 => chunk.prop_map(Kind::Chunk),
     ]

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 
 /// `cl_int clSetTraceContextFPGA(const char *traceparent, const char *tracestate)`: the trace (W3C Trace Context) that the
-/// commands are a part of that the calling thread enqueues from now on. With NULL for `traceparent` they are part of none;
+/// calling thread's commands and calls are a part of from now on. With NULL for `traceparent` they are part of none;
 /// `tracestate` may be NULL.
 ///
 /// `CL_INVALID_VALUE` for a malformed `traceparent`: the commands are part of no trace then.

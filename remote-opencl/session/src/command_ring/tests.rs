@@ -63,7 +63,7 @@ fn framed(message: &v1::ClientMessage) -> BytesMut {
 }
 
 fn call(id: u64) -> v1::ClientMessage {
-    v1::ClientMessage { kind: Some(Kind::Call(v1::Call { id, method: None })) }
+    v1::ClientMessage { kind: Some(Kind::Call(v1::Call { id, method: None, trace: None })) }
 }
 
 impl Client {

@@ -11,6 +11,8 @@ pub struct Counted {
     pub buffer_bytes: [u64; 2],
     /// Refusals, by quota.
     pub refused: [u64; 6],
+    /// Spans of traces that were dropped.
+    pub spans_dropped: u64,
 }
 
 impl Counted {
@@ -28,6 +30,28 @@ impl Counted {
         for (now, then) in news.refused.iter_mut().zip(before.refused) {
             *now = less(*now, then);
         }
+        news.spans_dropped = less(self.spans_dropped, before.spans_dropped);
         news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+    use fpga_traces::tracer::Tracer;
+
+    #[test]
+    fn what_a_process_counts_comes_to_the_managers_counters_once() {
+        let (process, manager) = (Metrics::default(), Metrics::default());
+        let (of_process, of_manager) = (Tracer::off(), Tracer::off());
+        let mut told = super::Counted::default();
+        for dropped in [3, 4] {
+            of_process.dropped_before(dropped);
+            let now = process.counted(&of_process);
+            manager.add(&now.since(&told), &of_manager);
+            told = now;
+        }
+        assert_eq!(of_manager.dropped(), 7);
+        assert_eq!(manager.counted(&of_manager), told);
     }
 }

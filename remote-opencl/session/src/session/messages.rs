@@ -162,7 +162,8 @@ impl Session {
         }
     }
 
-    fn call(&mut self, call: v1::Call, used: &InUse, hold: Option<Hold>) -> Result<(), Violation> {
+    fn call(&mut self, mut call: v1::Call, used: &InUse, hold: Option<Hold>) -> Result<(), Violation> {
+        self.traced.call_received(call.trace.take());
         match self.images_for(&call) {
             Some(images) => {
                 self.put_on_board(&images, OnBoard::Call(Box::new(call), hold), used);

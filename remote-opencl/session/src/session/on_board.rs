@@ -77,7 +77,9 @@ impl Session {
         };
         match dispatcher.submit(request) {
             Ok(grant) => {
-                self.backlog.push(task, Submitted { commands: Vec::new(), at: clock::now_ns() });
+                let now = clock::now_ns();
+                self.traced.call_submitted(task, now);
+                self.backlog.push(task, Submitted { commands: Vec::new(), at: now });
                 self.on_board = Some((task, what));
                 self.building = Building::Yes;
                 if let Some(grant) = grant {
@@ -88,15 +90,35 @@ impl Session {
                 // The program has binaries for several devices, and no board can have all these images.
                 tracing::debug!(%refusal, "A call needs more images than the board has");
                 // The reply to the client contains the error.
-                let _ = self.run_on_board(what, used);
+                match what {
+                    OnBoard::Load(load) => {
+                        let (reply, _) = self.load_now(*load);
+                        self.answer(reply);
+                    }
+                    OnBoard::Call(call, hold) => self.call_on_board(*call, hold, used),
+                }
             }
         }
     }
 
-    /// Does the work of a task that has its slot. The image is on the board, or this work loads it.
-    pub(super) fn on_board(&mut self, task: TaskId, what: OnBoard, used: &InUse) {
+    /// Does the work of the first task, which has its slot. The image is on the board, or this work loads it.
+    pub(super) fn on_board(&mut self, what: OnBoard, used: &InUse) {
         self.building = Building::No;
-        if self.run_on_board(what, used).is_err() {
+        let loaded = match what {
+            OnBoard::Load(load) => {
+                let (reply, loaded) = self.load_now(*load);
+                self.report_load(&loaded);
+                self.answer(reply);
+                loaded
+            }
+            OnBoard::Call(call, hold) => {
+                self.report_load(&Ok(()));
+                self.call_on_board(*call, hold, used);
+                Ok(())
+            }
+        };
+        let Some((task, _)) = self.backlog.pop() else { return };
+        if loaded.is_err() {
             self.shared.config.dispatcher.load_failed(task);
         }
         if self.building == Building::Yes {
@@ -106,37 +128,28 @@ impl Session {
         }
     }
 
-    fn run_on_board(&mut self, what: OnBoard, used: &InUse) -> ClResult<()> {
-        match what {
-            OnBoard::Load(load) => {
-                let images = load.images().to_vec();
-                let (reply, loaded) = self.calls().load(*load);
-                self.shared.config.health.load_ended(&images, &loaded);
-                self.answer(reply);
-                loaded
-            }
-            OnBoard::Call(call, hold) => {
-                if let Err(violation) = self.call_now(*call, used, hold) {
-                    self.violation = Some(violation);
-                }
-                Ok(())
-            }
+    /// Makes a program from its binaries, which loads the board. Returns the reply, and the outcome of the load.
+    fn load_now(&mut self, load: ProgramLoad) -> (v1::Reply, ClResult<()>) {
+        let images = load.images().to_vec();
+        let (reply, loaded) = self.calls().load(load);
+        self.shared.config.health.load_ended(&images, &loaded);
+        (reply, loaded)
+    }
+
+    fn call_on_board(&mut self, call: v1::Call, hold: Option<Hold>, used: &InUse) {
+        if let Err(violation) = self.call_now(call, used, hold) {
+            self.violation = Some(violation);
         }
     }
 
-    /// Loads the board with the image of the first task's kernels, if the grant asks for it and no call or
-    /// reconfiguration of the whole board does.
+    /// Loads the board with the image of the first task's kernels, if the grant asks for it and no reconfiguration of
+    /// the whole board does.
     pub(super) fn load_first(&self) -> ClResult<()> {
         let config = &self.shared.config;
         let Some((grant, Submitted { commands, .. })) = self.backlog.first_with_contents() else {
             return Ok(());
         };
-        let loads_itself = self.on_board.as_ref().is_some_and(|(task, _)| *task == grant.task);
-        if grant.load.is_empty()
-            || loads_itself
-            || config.board.is_whole()
-            || config.loads == Loads::Simulated
-        {
+        if grant.load.is_empty() || config.board.is_whole() || config.loads == Loads::Simulated {
             return Ok(());
         }
         let program = commands.iter().find_map(|command| match &command.body.operation {

@@ -16,7 +16,7 @@ use fpga_board::dispatch::{Grant, Lanes, TaskId, TaskRequest};
 use fpga_board::slots::SlotLoad;
 use fpga_core::bitstream::Digest;
 use fpga_traces::span::Outcome;
-use fpga_vendor::{self as vendor, ClError, Switched};
+use fpga_vendor::{self as vendor, ClError, ClResult, Switched};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -189,7 +189,9 @@ impl Session {
         self.start_granted();
     }
 
-    fn report_load(&mut self, outcome: Outcome) {
+    /// Reports the load for the first task, if there was one, which has just ended.
+    pub(super) fn report_load(&mut self, loaded: &ClResult<()>) {
+        let outcome = if loaded.is_ok() { Outcome::Done } else { Outcome::Failed };
         let Some(Loading { since, .. }) = self.loading.take() else { return };
         let Some(grant) = self.backlog.first() else { return };
         let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
@@ -222,14 +224,15 @@ impl Session {
     /// Starts the first granted task. Returns false if the task must wait for the board.
     fn start_first(&mut self) -> bool {
         let Some(used) = self.shared.config.board.enter() else { return false };
-        let loaded = self.load_first();
-        self.report_load(if loaded.is_ok() { Outcome::Done } else { Outcome::Failed });
-        let start = self.backlog.first().map(|grant| (grant.slots.clone(), grant.load.len()));
-        let Some((task, Submitted { mut commands, at })) = self.backlog.pop() else { return true };
-        if let Some((_, what)) = self.on_board.take_if(|(of, _)| *of == task) {
-            self.on_board(task, what, &used);
+        let first = self.backlog.first().map(|grant| grant.task);
+        if let Some((_, what)) = self.on_board.take_if(|(of, _)| Some(*of) == first) {
+            self.on_board(what, &used);
             return true;
         }
+        let loaded = self.load_first();
+        self.report_load(&loaded);
+        let start = self.backlog.first().map(|grant| (grant.slots.clone(), grant.load.len()));
+        let Some((task, Submitted { mut commands, at })) = self.backlog.pop() else { return true };
         if let Err(error) = loaded {
             tracing::warn!(%error, "The board can't be loaded: the task fails");
             self.shared.config.dispatcher.load_failed(task);

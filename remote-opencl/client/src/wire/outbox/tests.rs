@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use v1::client_message::Kind;
 
 fn message(id: u64) -> Kind {
-    Kind::Call(v1::Call { id, method: None })
+    Kind::Call(v1::Call { id, method: None, trace: None })
 }
 
 fn hello() -> v1::ClientMessage {

@@ -91,6 +91,7 @@ impl State {
     }
 
     fn call(&mut self, call: v1::Call) {
+        self.script.calls.lock().unwrap().push(call.clone());
         let mut reply = v1::Reply { id: call.id, ..v1::Reply::default() };
         match call.method.unwrap() {
             Method::CreateBuffer(create) => {

@@ -146,7 +146,7 @@ impl TenantProcess {
             FromTenant::Hold { question, bytes } => self.wants_bytes(question, bytes)?,
             FromTenant::Build { question } => self.wants_to_build(question, shared)?,
             FromTenant::GiveBack { question } => self.gives_back(question)?,
-            FromTenant::Counted(counted) => shared.config.metrics.add(&counted),
+            FromTenant::Counted(counted) => shared.config.metrics.add(&counted, &shared.config.tracer),
             FromTenant::Spans(spans) => {
                 let spans = spans.into_iter().filter_map(|span| span.of(&self.tenant));
                 shared.config.tracer.record(spans);

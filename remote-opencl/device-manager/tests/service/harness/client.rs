@@ -137,12 +137,12 @@ impl Client {
 
     /// Sends a call without waiting for a reply.
     pub async fn cast(&self, method: Method) {
-        self.send(Kind::Call(v1::Call { id: 0, method: Some(method) })).await;
+        self.send(Kind::Call(v1::Call { id: 0, method: Some(method), trace: None })).await;
     }
 
     pub async fn call(&mut self, method: Method) -> v1::Reply {
         let id = self.id();
-        self.send(Kind::Call(v1::Call { id, method: Some(method) })).await;
+        self.send(Kind::Call(v1::Call { id, method: Some(method), trace: None })).await;
         loop {
             if let Some(reply) = self.replies.remove(&id) {
                 return reply;

@@ -87,7 +87,7 @@ fn empty_commands(count: usize) -> Kind {
 }
 
 fn call(id: u64, method: Method) -> Bytes {
-    encoded(Kind::Call(v1::Call { id, method: Some(method) }))
+    encoded(Kind::Call(v1::Call { id, method: Some(method), trace: None }))
 }
 
 #[tokio::test]

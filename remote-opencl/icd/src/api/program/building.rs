@@ -5,7 +5,7 @@ use crate::handle::{Handle, lookup};
 use crate::memory;
 use crate::objects::{Program, UserData};
 use fpga_client as client;
-use fpga_client::ClError;
+use fpga_client::{ClError, ThreadTrace};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -106,7 +106,9 @@ impl Build {
     /// events.
     fn run_in_background(self, notify: ProgramNotify, user_data: UserData) -> Result<(), ClError> {
         let program = Arc::clone(&self.program);
+        let trace = ThreadTrace::of_this_thread();
         let task = move || {
+            trace.take_over();
             let UserData(user_data) = { user_data };
             let handle = Arc::clone(&self.program);
             // The callback finds the outcome in the build status and log.
