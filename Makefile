@@ -30,7 +30,7 @@ DEMO += fpga-node-plugin fpga-registry fpga-pool
 DEMO_NEEDS := node-possible $(DEMO_NEEDS) node helm
 endif
 ifeq ($(POOL),1)
-DEMO := fpga-tests fpga-pool fpga-device-manager
+DEMO := fpga-tests fpga-pool fpga-device-manager kubectl-fpga
 DEMO_NEEDS := setup
 endif
 
@@ -155,7 +155,7 @@ chromium: ## Install Chromium for the tests of the live page (100 MB, once; or n
 
 .PHONY: test-web
 test-web: $(DEMO_NEEDS) chromium ## The live page in a real browser, with the demo and with 5,000 nodes (3 minutes)
-	cargo build $(foreach package,$(DEMO),-p $(package))
+	cargo build $(foreach package,$(DEMO) fpga-pool fpga-acc,-p $(package))
 	cargo test -p fpga-tests --test web -- --ignored --nocapture --test-threads=1
 
 .PHONY: test-alerts

@@ -44,6 +44,7 @@ const LAST: Duration = Duration::from_secs(30);
 const NEXT: &str = "
 What to try next
     make demo ROUTER=0       the same requests in turn, without the router; the summary compares both runs
+    make demo POOL=1         jobs of two tenants on slots that boards lend
     make demo NODES=real     as root: in pods of two real nodes, installed by the Helm chart
     manifests/README.md      install it on your own cluster; there `kubectl fpga web` shows the live page";
 
@@ -118,7 +119,7 @@ impl Args {
         stage.check()?;
         let nodes_text = stage.describe();
         let window = stage.window();
-        let progress = Progress::new();
+        let mut progress = Progress::new();
         progress.say(&format!(
             "kube-fpga demo: {nodes_text}, weights {weights}\n\
              requests go {}\n\
@@ -142,7 +143,7 @@ impl Args {
         let stage = stage.start().await?;
         progress.say(&format!("    logs: {}", stage.logs().display()));
         let web = stage.web().await?;
-        progress.say(&format!("\n    Watch it live:  {}\n", web.url()));
+        progress.keep(&format!("\n    Watch it live:  {}\n", web.url()));
         progress.step("deploying the functions, one after the other, each called a few times");
         let functions = Functions::deploy(&stage).await?;
         progress.step("a first picture through Sobel");

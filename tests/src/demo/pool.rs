@@ -10,6 +10,7 @@ mod run;
 
 use super::progress::Progress;
 use crate::testbed::pool::{PoolBed, Sharing};
+use crate::testbed::web::Web;
 use anyhow::{Result, bail};
 use jobs::JOBS;
 use picture::View;
@@ -53,7 +54,7 @@ pub(super) async fn play(seconds: u16) -> Result<ExitCode> {
     let speed = f64::from(SECONDS) / f64::from(seconds);
     let period = PERIOD.div_f64(speed).clamp(SHORTEST_PERIOD, PERIOD);
     let megabytes = |rate: f64| rate * speed / 1e6;
-    let progress = Progress::new();
+    let mut progress = Progress::new();
     progress.say(&format!(
         "kube-fpga demo of the pool: {} jobs of two tenants, one of them with a deadline; {BOARDS} boards that lend a slot each\n\
          The boards are modelled (AES {:.0} MB/s, SHA-256 {:.0} MB/s, options {:.0} MB/s, 500 ms to load a bitstream); the results \
@@ -70,6 +71,8 @@ pub(super) async fn play(seconds: u16) -> Result<ExitCode> {
     for _ in 0..BOARDS {
         bed.start_manager_with(&sharing).await?;
     }
+    let web = Web::start_for_pool(&bed).await?;
+    progress.keep(&format!("\n    Watch it live:  {}#/pool\n", web.url()));
     progress.step("the jobs, which come within the first seconds");
     let mut running = Running::start(&bed, speed)?;
     let deadline = Instant::now() + LIMIT;
@@ -88,6 +91,7 @@ pub(super) async fn play(seconds: u16) -> Result<ExitCode> {
     let summary = running.summary();
     progress.say(&format!("\n{summary}"));
     progress.say(&format!("    slots granted {grants}, of them recalled {recalls}"));
+    web.stop().await;
     drop(bed);
     progress.say(&format!("    the demo took {:.0} s", progress.elapsed().as_secs_f64()));
     Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 pub(super) struct Progress {
     start: Instant,
     redraws: bool,
+    /// What stays on the terminal below each picture.
+    kept: String,
 }
 
 impl Progress {
     pub fn new() -> Self {
-        Self { start: Instant::now(), redraws: std::io::stdout().is_terminal() }
+        Self { start: Instant::now(), redraws: std::io::stdout().is_terminal(), kept: String::new() }
     }
 
     /// Time since the start of the demo.
@@ -27,6 +29,14 @@ impl Progress {
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     }
 
+    /// Writes lines, and writes them again below each picture that takes their place on a terminal.
+    pub fn keep(&mut self, text: &str) {
+        self.say(text);
+        if self.redraws {
+            text.clone_into(&mut self.kept);
+        }
+    }
+
     /// Announces the next step.
     pub fn step(&self, what: &str) {
         self.say(&format!("[{:5.1} s] {what}", self.elapsed().as_secs_f64()));
@@ -36,6 +46,7 @@ impl Progress {
     pub fn draw(&self, picture: &str) {
         // Move the cursor home and clear the terminal, so that the new picture replaces the old one.
         let clear = if self.redraws { "\x1b[H\x1b[2J" } else { "" };
-        self.say(&format!("{clear}[{:5.1} s]\n{picture}", self.elapsed().as_secs_f64()));
+        let (seconds, kept) = (self.elapsed().as_secs_f64(), &self.kept);
+        self.say(&format!("{clear}[{seconds:5.1} s]\n{picture}{kept}"));
     }
 }

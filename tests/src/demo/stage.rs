@@ -317,6 +317,7 @@ impl Stage {
                     otlp_listen: Some(format!("{}:{OTLP_PORT}", traces.control_plane())),
                     extender: Some(cluster.extender_url("")),
                     picker: router.as_ref().map(|router| router.0.picker_url()),
+                    ..Parts::default()
                 };
                 (cluster.plane(), parts)
             }

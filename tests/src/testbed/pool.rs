@@ -28,6 +28,9 @@ const MANAGER_METRICS: u16 = 9472;
 /// Tenants whose jobs the broker takes.
 pub const TENANTS: [&str; 2] = ["mill", "shop"];
 
+/// Who sees the whole pool, and changes nothing.
+pub const OPERATOR: &str = "operator";
+
 /// How a manager shares its board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharing {
@@ -89,7 +92,7 @@ impl PoolBed {
         write("library.toml", &library(&bitstreams)?)?;
         write("ticket-key", &"7".repeat(64))?;
         let mut tokens =
-            json!({ token("manager"): { "role": "manager" }, token("operator"): { "role": "operator" } });
+            json!({ token("manager"): { "role": "manager" }, token(OPERATOR): { "role": "operator" } });
         for tenant in TENANTS {
             tokens[token(tenant)] = json!({ "role": "client", "tenant": tenant });
         }
@@ -98,7 +101,7 @@ impl PoolBed {
             write(&format!("{home}.token"), &token(&home))?;
         }
         write("tokens.json", &tokens.to_string())?;
-        for name in TENANTS.into_iter().chain(["manager"]) {
+        for name in TENANTS.into_iter().chain(["manager", OPERATOR]) {
             write(&format!("{name}.token"), &token(name))?;
         }
         let mut bed = Self { broker: None, managers: Vec::new(), broker_flags, bitstreams, network, run_dir };
@@ -297,7 +300,7 @@ impl PoolBed {
     /// The broker does not answer.
     pub async fn look(&self) -> Result<v1::Pool> {
         let mut broker = BrokerClient::connect(format!("http://{}", self.broker_address())).await?;
-        Ok(broker.look(v1::LookRequest { token: token("operator") }).await?.into_inner())
+        Ok(broker.look(v1::LookRequest { token: token(OPERATOR) }).await?.into_inner())
     }
 
     /// Fails if the broker or a manager has ended.
@@ -309,7 +312,7 @@ impl PoolBed {
         self.broker.iter().chain(managers).try_for_each(Process::check_running)
     }
 
-    /// The file with a tenant's token.
+    /// The file with the token of a tenant, or of [`OPERATOR`].
     #[must_use]
     pub fn token_file(&self, tenant: &str) -> PathBuf {
         self.run_dir.path().join(format!("{tenant}.token"))

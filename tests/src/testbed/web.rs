@@ -2,6 +2,7 @@
 
 use super::control_plane::ControlPlane;
 use super::identity::Identity;
+use super::pool::{OPERATOR, PoolBed};
 use super::process::{Process, ProcessSpec};
 use super::{programs, wait};
 use anyhow::Result;
@@ -15,15 +16,33 @@ const START: Duration = Duration::from_secs(20);
 /// Longest time that the program may take to end.
 const STOP: Duration = Duration::from_secs(5);
 
-/// The extender and the endpoint picker of a page. Without an address they are found by their Services.
+/// The parts of kube-fpga that a page asks. Without an address they are found in the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
+    /// Port of the page; by default a free one.
+    pub port: Option<String>,
     /// Address of the extender.
     pub extender: Option<String>,
     /// Address of the picker.
     pub picker: Option<String>,
+    /// Address of the pool's broker.
+    pub broker: Option<String>,
+    /// File of the token by which the page asks the broker.
+    pub broker_token_file: Option<String>,
     /// The address at which the page takes traces.
     pub otlp_listen: Option<String>,
+}
+
+impl Parts {
+    /// The broker of a pool, which is asked by its operator.
+    #[must_use]
+    pub fn of_pool(pool: &PoolBed) -> Self {
+        Self {
+            broker: Some(format!("http://{}", pool.broker_address())),
+            broker_token_file: Some(pool.token_file(OPERATOR).display().to_string()),
+            ..Self::default()
+        }
+    }
 }
 
 /// A page that is served with the rights of an identity.
@@ -42,6 +61,17 @@ impl Web {
         Self::start_with(plane.kubeconfig(identity)?, &plane.run_dir().log(NAME), parts).await
     }
 
+    /// Starts the page's server for a pool without a cluster, and waits for its address.
+    ///
+    /// # Errors
+    /// The program is missing or does not start.
+    pub async fn start_for_pool(pool: &PoolBed) -> Result<Self> {
+        // Else the page would show the cluster of whoever starts it.
+        let no_cluster = pool.logs().join("no-kubeconfig");
+        let log = pool.logs().join(format!("{NAME}.log"));
+        Self::start_with(&no_cluster, &log, &Parts::of_pool(pool)).await
+    }
+
     /// Starts the page's server with the rights of a kubeconfig, and waits for its address.
     ///
     /// # Errors
@@ -50,13 +80,16 @@ impl Web {
         let mut spec = ProcessSpec::new(NAME, programs::built("kubectl-fpga")?, log)
             .args(["web", "--no-open", "--kubeconfig"])
             .arg(kubeconfig);
-        for (flag, address) in [
+        for (flag, value) in [
+            ("--port", &parts.port),
             ("--extender", &parts.extender),
             ("--picker", &parts.picker),
+            ("--broker", &parts.broker),
+            ("--broker-token-file", &parts.broker_token_file),
             ("--otlp-listen", &parts.otlp_listen),
         ] {
-            if let Some(address) = address {
-                spec = spec.args([flag, address]);
+            if let Some(value) = value {
+                spec = spec.args([flag, value]);
             }
         }
         let process = Process::start(&spec)?;

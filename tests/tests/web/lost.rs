@@ -1,6 +1,6 @@
 //! What the page says while its server or the cluster does not answer, and that it comes back by itself.
 
-use crate::pages::{Page, node, pod};
+use crate::pages::{Page, node, pictures, pod};
 use fpga_tests::testbed::stand_in_site::{Answering, Answers};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,6 +29,23 @@ async fn a_lost_connection_is_told_and_comes_back() {
     page.browser.wait("document.getElementById('status').className === 'live'").await.unwrap();
     page.browser.wait_for_text("sha256").await.unwrap();
     page.browser.wait("!document.body.classList.contains('lost')").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: make test-web"]
+async fn the_page_of_a_server_that_has_ended_says_what_to_do_and_knows_another_server_at_its_port() {
+    let mut page = Page::open(answers()).await;
+    page.browser.wait_for_text("sobel").await.unwrap();
+    page.kill_server().await;
+    page.browser.wait_for_text("start it again and open the address that it prints").await.unwrap();
+    page.start_another_server().await;
+    page.browser.wait_for_text("open the address that it has printed").await.unwrap();
+    page.browser.wait("document.getElementById('status').className === 'replaced'").await.unwrap();
+    page.browser.wait_for_text("sobel").await.unwrap();
+    page.browser.picture(&pictures().join("replaced.png")).await.unwrap();
+    page.browser.open(page.web.url()).await.unwrap();
+    page.browser.wait("document.getElementById('status').className === 'live'").await.unwrap();
+    page.browser.wait("document.getElementById('advice').textContent === ''").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,4 +6,5 @@ mod demo;
 mod hostile;
 mod lost;
 mod pages;
+mod pool;
 mod traces;

@@ -2,6 +2,7 @@
 
 use fpga_tests::testbed::browser::Browser;
 use fpga_tests::testbed::network::Network;
+use fpga_tests::testbed::pool::PoolBed;
 use fpga_tests::testbed::stand_in_site::{Answers, StandInSite};
 use fpga_tests::testbed::web::{Parts, Web};
 use serde_json::{Value, json};
@@ -23,23 +24,49 @@ pub struct Page {
     /// Where the page takes traces.
     pub otlp: String,
     _network: Network,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Page {
     /// Opens a page that shows these answers.
     pub async fn open(answers: Answers) -> Self {
+        Self::open_with(answers, Parts::default()).await
+    }
+
+    /// Opens a page that shows these answers, and the pool as its operator sees it.
+    pub async fn open_with_pool(answers: Answers, pool: &PoolBed) -> Self {
+        Self::open_with(answers, Parts::of_pool(pool)).await
+    }
+
+    /// Opens a page that shows these answers, and asks further parts.
+    async fn open_with(answers: Answers, further: Parts) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let site = StandInSite::start(answers).await.unwrap();
         let kubeconfig = site.kubeconfig(dir.path()).unwrap();
         let network = Network::claim().unwrap();
         let otlp = format!("{}:{OTLP_PORT}", network.control_plane());
-        let parts =
-            Parts { extender: Some(site.url()), picker: Some(site.url()), otlp_listen: Some(otlp.clone()) };
+        let parts = Parts { otlp_listen: Some(otlp.clone()), ..Self::parts(&site, further) };
         let web = Web::start_with(&kubeconfig, &dir.path().join("log"), &parts).await.unwrap();
         let mut browser = Browser::start(1400, 860).await.unwrap();
         browser.open(web.url()).await.unwrap();
-        Self { site, web, browser, otlp, _network: network, _dir: dir }
+        Self { site, web, browser, otlp, _network: network, dir }
+    }
+
+    fn parts(site: &StandInSite, further: Parts) -> Parts {
+        Parts { extender: Some(site.url()), picker: Some(site.url()), ..further }
+    }
+
+    /// Kills the page's server.
+    pub async fn kill_server(&mut self) {
+        self.web.process().kill().await;
+    }
+
+    /// Starts another server at the port of the page's, which was killed.
+    pub async fn start_another_server(&mut self) {
+        let port = self.web.url().split(['/', ':']).find(|part| part.parse::<u16>().is_ok());
+        let parts = Self::parts(&self.site, Parts { port: port.map(str::to_owned), ..Parts::default() });
+        let kubeconfig = self.site.kubeconfig(self.dir.path()).unwrap();
+        self.web = Web::start_with(&kubeconfig, &self.dir.path().join("another-log"), &parts).await.unwrap();
     }
 
     /// Goes to a view by its address.

@@ -11,7 +11,13 @@ import { listen, waitingPods } from "./store.js";
 import { connect, silence } from "./stream.js";
 import { restoreTheme } from "./theme.js";
 
-const WORDS = { connecting: "connecting", live: "live", lost: "connection lost, trying again" };
+const WORDS = { connecting: "connecting", live: "live", lost: "connection lost, trying again", replaced: "connection lost" };
+// What to do about it; a connection that comes back within some seconds needs nothing.
+const ADVICE = {
+  lost: "Nobody answers at the address of this page. If `kubectl fpga web` (or the demo) has ended, start it again and open the address that it prints: each start has another one.",
+  replaced: "`kubectl fpga web` was started again: open the address that it has printed. This page shows what was before.",
+};
+const ADVICE_AFTER_MS = 5000;
 
 const MEASURES = 200;
 
@@ -62,8 +68,10 @@ function showTabs() {
 
 function tick() {
   const status = document.getElementById("status");
-  const words = connection === "lost" ? `${WORDS.lost} (${span(silence())})` : WORDS[connection];
-  setText(status, words);
+  const isGone = connection in ADVICE;
+  setText(status, isGone ? `${WORDS[connection]} (${span(silence())})` : WORDS[connection]);
+  const advises = connection === "replaced" || (isGone && silence() > ADVICE_AFTER_MS);
+  setText(document.getElementById("advice"), advises ? ADVICE[connection] : "");
   shown?.tick?.();
 }
 
@@ -84,7 +92,7 @@ loadReasons().then(() => draw(["decisions"]), () => {});
 connect((state) => {
   connection = state;
   document.getElementById("status").className = state;
-  document.body.classList.toggle("lost", state === "lost");
+  document.body.classList.toggle("lost", state in ADVICE);
   tick();
 });
 setInterval(tick, 1000);

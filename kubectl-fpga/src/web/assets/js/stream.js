@@ -1,9 +1,11 @@
-// The connection to the server. When it is lost the page says so, and connects again.
+// The connection to the server. When it is lost the page says so, and connects again, unless another server has taken the
+// place of this page's: each has a token of its own, which is in its address alone.
 
 import { apply } from "./store.js";
 
 const SILENCE_MS = 8000;
 const RETRY_MS = 1000;
+const FORBIDDEN = 403;
 
 let skew = 0;
 let tell = () => {};
@@ -14,7 +16,7 @@ export function now() {
   return Date.now() + skew;
 }
 
-// `listener` is called with "connecting", "live" or "lost" whenever that changes.
+// `listener` is called with "connecting", "live", "lost" or "replaced" whenever that changes.
 export function connect(listener) {
   let state = "";
   tell = (next) => {
@@ -37,7 +39,7 @@ function open() {
     source.close();
     clearTimeout(watchdog);
     tell("lost");
-    setTimeout(open, RETRY_MS);
+    setTimeout(reopen, RETRY_MS);
   };
   source.onmessage = (event) => {
     alive();
@@ -48,6 +50,20 @@ function open() {
     skew = Number(event.data) - Date.now();
   });
   source.onerror = lost;
+}
+
+async function reopen() {
+  if (await isReplaced()) tell("replaced");
+  else open();
+}
+
+// Whether a server answers that does not know this page's token.
+async function isReplaced() {
+  try {
+    return (await fetch("icon.svg", { signal: AbortSignal.timeout(SILENCE_MS) })).status === FORBIDDEN;
+  } catch {
+    return false;
+  }
 }
 
 // Milliseconds since the server was heard.
