@@ -172,8 +172,17 @@ test-cluster: ## The chart on the cluster of KUBECONFIG, whose nodes can pull FP
 	@[ -n "$${FPGA_TEST_IMAGE:-}" ] || { echo "error: FPGA_TEST_IMAGE is not set; write the name of an image with the Sobel function that the nodes can pull" >&2; exit 1; }
 	cargo test -p fpga-tests --test end_to_end -- --ignored any_cluster::
 
+# What the demo does not know is told before anything is built for it.
+.PHONY: demo-variables
+demo-variables:
+	@unknown() { echo "error: $$1 is unknown; write $$2" >&2; exit 1; }; \
+	case '$(NODES)' in modelled | real) ;; *) unknown 'NODES=$(NODES)' 'NODES=modelled or NODES=real' ;; esac; \
+	case '$(ROUTER)' in '' | 0 | 1) ;; *) unknown 'ROUTER=$(ROUTER)' 'ROUTER=1 or ROUTER=0' ;; esac; \
+	case '$(POOL)' in '' | 0 | 1) ;; *) unknown 'POOL=$(POOL)' 'POOL=1 or POOL=0' ;; esac; \
+	case '$(BASELINE)' in '' | 0 | 1) ;; *) unknown 'BASELINE=$(BASELINE)' 'BASELINE=1 or BASELINE=0' ;; esac
+
 .PHONY: demo
-demo: $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes; POOL=1: jobs of the pool
+demo: demo-variables $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes; POOL=1: jobs of the pool
 	cargo build $(foreach package,$(DEMO),-p $(package))
 	target/debug/fpga-demo
 

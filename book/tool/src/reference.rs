@@ -2,6 +2,7 @@
 
 mod exit_codes;
 mod flags;
+mod grpc;
 mod http;
 mod markdown;
 mod metrics;
@@ -39,6 +40,7 @@ pub fn pages(repository: &Path) -> Result<Vec<Page>> {
         page("metrics.md", metrics::page(repository)),
         page("annotations.md", names::page(repository)),
         page("http.md", http::page(repository)),
+        page("grpc.md", grpc::page(repository)),
         page("resources.md", resources::page()),
     ]
     .into_iter()

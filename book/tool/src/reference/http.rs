@@ -60,8 +60,7 @@ const MADE: [(&str, &str, &str); 3] = [
 pub fn page(repository: &Path) -> Result<String> {
     let mut page = String::from(
         "# HTTP\n\nPaths of the services, for probes, Prometheus, and people. Which port of the chart's pods that is: \
-         [privileges](../../manifests/README.md#privileges). Collectors, pickers, device managers and the pool's broker also speak gRPC, by the \
-         `.proto` files of `node-stream`, `remote-opencl/protocol` and `pool/api`.\n",
+         [privileges](../../manifests/README.md#privileges). Several services also speak [gRPC](grpc.md).\n",
     );
     for service in SERVICES {
         let mut routes = Routes::default();

@@ -12,7 +12,7 @@ use crate::config::Loads;
 use crate::governor::Hold;
 use crate::programs::Program;
 use crate::quiesce::InUse;
-use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
+use fpga_board::dispatch::{Lanes, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels};
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
