@@ -14,8 +14,8 @@ import { restoreTheme } from "./theme.js";
 const WORDS = { connecting: "connecting", live: "live", lost: "connection lost, trying again", replaced: "connection lost" };
 // What to do about it; a connection that comes back within some seconds needs nothing.
 const ADVICE = {
-  lost: "Nobody answers at the address of this page. If `kubectl fpga web` (or the demo) has ended, start it again and open the address that it prints: each start has another one.",
-  replaced: "`kubectl fpga web` was started again: open the address that it has printed. This page shows what was before.",
+  lost: "Nobody answers at the address of this page. If kubectl fpga web (or the demo) has ended, start it again and open the address that it prints: each start has another one.",
+  replaced: "kubectl fpga web was started again: open the address that it has printed. This page shows what was before.",
 };
 const ADVICE_AFTER_MS = 5000;
 
