@@ -11,6 +11,9 @@ mod descriptor {
     pub(super) const REPEATED: i32 = 3;
 }
 
+/// Messages that lie on the heap, since few messages that may have them do.
+const BOXED: [&str; 1] = [".fpga.remote.v1.Call.trace"];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let descriptors = protox::compile(["proto/remote_opencl.proto"], ["proto"])?;
@@ -32,7 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Some(descriptor::MESSAGE) => {
                     let index = index_of(field.type_name()).ok_or("a message of another file")?;
                     let name = messages[index].name();
-                    if repeated {
+                    let path = format!(".fpga.remote.v1.{}.{}", message.name(), field.name());
+                    if repeated || BOXED.contains(&path.as_str()) {
                         format!("Kind::Many {{ message: {index}, element: size_of::<crate::v1::{name}>() }}")
                     } else {
                         format!("Kind::One({index})")
@@ -50,6 +54,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     writeln!(weights, "const CLIENT_MESSAGE: usize = {client_message};")?;
     std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("weights.rs"), weights)?;
     // Decoding doesn't copy bulk data: `bytes` fields are slices of the received frame.
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    let configured =
+        BOXED.into_iter().fold(tonic_prost_build::configure().bytes("."), |all, path| all.boxed(path));
+    configured.compile_fds(descriptors)?;
     Ok(())
 }

@@ -211,8 +211,9 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
         from.message().await.ok()??;
     }
     let say = async |kind| to.send(encoded(kind)).await.ok();
-    let call =
-        async |id, method| to.send(encoded(Kind::Call(v1::Call { id, method: Some(method), trace: None }))).await.ok();
+    let call = async |id, method| {
+        to.send(encoded(Kind::Call(v1::Call { id, method: Some(method), trace: None }))).await.ok()
+    };
     let mut number = 0;
     let mut next = || {
         number += 1;

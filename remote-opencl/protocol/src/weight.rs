@@ -33,7 +33,7 @@ enum Kind {
     Numbers { element: usize },
     /// A message: the weight of the message at this index of the table.
     One(usize),
-    /// A repeated message: an element of this many bytes, and the weight of the message at this index of the table.
+    /// A repeated message, or one on the heap: an element of this many bytes, and the weight of the message at this index of the table.
     Many { message: usize, element: usize },
 }
 

@@ -86,7 +86,11 @@ fn empty_structures_that_decode_to_many_times_their_size_are_weighed_at_that() {
     let build = Method::BuildProgram(v1::BuildProgram { includes, ..v1::BuildProgram::default() });
     check(encoded(Kind::Call(v1::Call { id: 1, method: Some(build), trace: None })));
     let release = v1::Release { objects: vec![1; 10_000], events: vec![u64::MAX; 10_000] };
-    check(encoded(Kind::Call(v1::Call { id: 1, method: Some(Method::Release(release)), trace: None })));
+    check(encoded(Kind::Call(v1::Call {
+        id: 1,
+        method: Some(Method::Release(release)),
+        trace: Some(Box::default()),
+    })));
 }
 
 #[test]

@@ -37,7 +37,11 @@ pub fn page(repository: &Path) -> Result<String> {
     for Served { file, ports } in SERVED {
         let text = std::fs::read_to_string(repository.join(file)).context(file)?;
         let Service { name, about, methods } = Service::read(&text).context(file)?;
-        page.push_str(&format!("\n## {name}\n{}\n\n{}\n\nMessages: `{file}`.\n\n", cell(&about), cell(ports)));
+        page.push_str(&format!(
+            "\n## {name}\n{}\n\n{}\n\nMessages: `{file}`.\n\n",
+            cell(&about),
+            cell(ports)
+        ));
         page.push_str(&header(&["method", "takes", "gives", "what"]));
         for Method { name, takes, gives, what } in methods {
             page.push_str(&row(&[code(&name), code(&takes), code(&gives), cell(&what)]));
@@ -97,7 +101,8 @@ impl Method {
     fn read(text: &str, what: String) -> Result<Self> {
         let parts = text.split_once('(').and_then(|(name, rest)| {
             let (takes, rest) = rest.split_once(')')?;
-            let (gives, _) = rest.trim().strip_prefix("returns")?.trim().strip_prefix('(')?.split_once(')')?;
+            let (gives, _) =
+                rest.trim().strip_prefix("returns")?.trim().strip_prefix('(')?.split_once(')')?;
             Some((name, takes, gives))
         });
         let (name, takes, gives) = parts.with_context(|| format!("no method in one line: {text}"))?;
@@ -127,14 +132,19 @@ mod tests {
             gives: "Answer".to_owned(),
             what: "Opens it.".to_owned(),
         };
-        let expected =
-            Service { name: "a.v1.Door".to_owned(), about: "What it is for.".to_owned(), methods: vec![open] };
+        let expected = Service {
+            name: "a.v1.Door".to_owned(),
+            about: "What it is for.".to_owned(),
+            methods: vec![open],
+        };
         assert_eq!(service, expected);
     }
 
     #[test]
     fn what_can_not_be_told_is_an_error() {
-        for (from, to) in [("  // Opens\n  // it.\n  //\n  // Slowly.\n", ""), ("returns", "gives"), ("service", "message")] {
+        for (from, to) in
+            [("  // Opens\n  // it.\n  //\n  // Slowly.\n", ""), ("returns", "gives"), ("service", "message")]
+        {
             let file = FILE.replace(from, to);
             assert_ne!(file, FILE);
             assert!(Service::read(&file).is_err(), "{file}");

@@ -28,7 +28,7 @@ impl Session {
     pub(crate) fn start_call(&self, method: Method) -> Result<oneshot::Receiver<v1::Reply>> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
         let id = self.new_id();
-        let call = sendable(v1::Call { id, trace: self.trace(), method: Some(method) })?;
+        let call = sendable(v1::Call { id, trace: self.trace().map(Box::new), method: Some(method) })?;
         let (sender, receiver) = oneshot::channel();
         let mut state = lock(&self.state);
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
@@ -58,7 +58,11 @@ impl Session {
     /// Calls a method without a reply. The call is sent before all commands that are enqueued later.
     pub(crate) fn cast(&self, method: Method) -> Result<()> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
-        self.outbox.push(sendable(v1::Call { id: 0, trace: self.trace(), method: Some(method) })?);
+        self.outbox.push(sendable(v1::Call {
+            id: 0,
+            trace: self.trace().map(Box::new),
+            method: Some(method),
+        })?);
         Ok(())
     }
 

@@ -120,7 +120,11 @@ impl Session {
         let v1::Release { objects, events } = std::mem::take(&mut *lock(&self.releases));
         let release = |objects: &[u64], events: &[u64]| {
             let release = v1::Release { objects: objects.to_vec(), events: events.to_vec() };
-            self.outbox.push(Kind::Call(v1::Call { id: 0, method: Some(Method::Release(release)), trace: None }));
+            self.outbox.push(Kind::Call(v1::Call {
+                id: 0,
+                method: Some(Method::Release(release)),
+                trace: None,
+            }));
         };
         let (mut objects, mut events) = (objects.chunks(MAX_RELEASED), events.chunks(MAX_RELEASED));
         loop {

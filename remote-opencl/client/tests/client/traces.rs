@@ -55,7 +55,7 @@ fn the_calls_that_make_a_program_of_a_bitstream_are_sent_with_the_trace() {
     let makes = |call: &&v1::Call| {
         matches!(call.method, Some(Method::CreateProgramWithBinary(_) | Method::ProvideBinary(_)))
     };
-    let traces: Vec<_> = calls.iter().filter(makes).map(|call| call.trace.clone()).collect();
+    let traces: Vec<_> = calls.iter().filter(makes).map(|call| call.trace.as_deref().cloned()).collect();
     assert_eq!(traces, [Some(trace()), Some(trace()), None, None]);
 }
 

@@ -151,7 +151,11 @@ async fn a_session_goes_on_in_the_ring_and_ends_with_the_stream() {
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (7, 0));
     // A session gets no second ring.
-    ring.say(Kind::Call(v1::Call { id: 8, method: Some(Method::OpenRing(v1::OpenRing::default())), trace: None }));
+    ring.say(Kind::Call(v1::Call {
+        id: 8,
+        method: Some(Method::OpenRing(v1::OpenRing::default())),
+        trace: None,
+    }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (8, CL_INVALID_OPERATION));
     drop(client);

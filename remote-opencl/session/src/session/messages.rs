@@ -163,7 +163,7 @@ impl Session {
     }
 
     fn call(&mut self, mut call: v1::Call, used: &InUse, hold: Option<Hold>) -> Result<(), Violation> {
-        self.traced.call_received(call.trace.take());
+        self.traced.call_received(call.trace.take().map(|trace| *trace));
         match self.images_for(&call) {
             Some(images) => {
                 self.put_on_board(&images, OnBoard::Call(Box::new(call), hold), used);
