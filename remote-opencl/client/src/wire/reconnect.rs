@@ -143,6 +143,6 @@ impl ResumableConnection {
             Handshake::perform(&self.address, resolved, access, self.keepalive, outgoing, &has_sent).await?;
         let Handshake { channel, stream, welcome } = handshake;
         outbox.start_sending(welcome.received)?;
-        Ok(ResumedConnection { inbox: Inbox { stream, ring: None }, channel })
+        Ok(ResumedConnection { inbox: Inbox::of(stream), channel })
     }
 }

@@ -63,23 +63,31 @@ pub(crate) async fn connect(
     opening: Opening,
     race: &ConnectionRace,
 ) -> Result<Connection, ConnectError> {
-    let has_sent = HasSent::default();
-    let connection = tokio::select! {
+    let (outbox, has_sent) = (Arc::new(Outbox::default()), HasSent::default());
+    let connected = tokio::select! {
         biased;
-        connection = connect_alone(address, resolved, opening, &has_sent) => connection?,
-        () = race.silence_timeout(&has_sent) => return Err(ConnectError::Timeout),
+        connected = connect_alone(address, resolved, opening, &outbox, &has_sent) => connected,
+        () = race.silence_timeout(&has_sent) => Err(ConnectError::Timeout),
     };
-    race.manager_answered();
-    Ok(connection)
+    match &connected {
+        Ok(_) => race.manager_answered(),
+        Err(_) => {
+            // The manager may have begun a session, which lasts as long as messages may come. The connection's tasks end when
+            // they run once more; perhaps no thread drives them later.
+            outbox.close();
+            tokio::task::yield_now().await;
+        }
+    }
+    connected
 }
 
 async fn connect_alone(
     address: ManagerAddress,
     resolved: Vec<SocketAddr>,
     Opening { access, reconnect, keepalive }: Opening,
+    outbox: &Arc<Outbox>,
     has_sent: &HasSent,
 ) -> Result<Connection, ConnectError> {
-    let outbox = Arc::new(Outbox::default());
     let resumable = reconnect == Reconnect::Resume;
     let first = hello(access, v1::Hello { resumable, ..v1::Hello::default() })?;
     let outgoing = outbox.connection(first);
@@ -96,8 +104,9 @@ async fn connect_alone(
         None
     };
     let features = ManagerFeatures::of(&welcome);
-    let inbox = Inbox { stream, ring: None };
+    let inbox = Inbox::of(stream);
     let platforms = welcome.platforms;
+    let outbox = Arc::clone(outbox);
     let mut connection =
         Connection { outbox, inbox, platforms, clock, fd_channel, features, channel, resumable };
     // A session that can be resumed has no ring, since only messages on the stream can be sent again.
@@ -118,13 +127,13 @@ async fn open_ring(connection: &mut Connection, words: u32, futex: Futex) -> Res
     let call = v1::Call { id: RING_CALL, method: Some(open), trace: None };
     connection.outbox.push(v1::client_message::Kind::Call(call));
     connection.outbox.wake();
-    match connection.inbox.stream.message().await?.and_then(|message| message.kind) {
-        Some(v1::server_message::Kind::Reply(v1::Reply { id: RING_CALL, status: 0, .. })) => {}
-        Some(v1::server_message::Kind::Reply(v1::Reply { id: RING_CALL, status, .. })) => {
+    match connection.inbox.reply_to(RING_CALL).await? {
+        Some(v1::Reply { status: 0, .. }) => {}
+        Some(v1::Reply { status, .. }) => {
             tracing::debug!(status, "A device manager gives no command ring");
             return Ok(());
         }
-        _ => return Err(ConnectError::NoWelcome),
+        None => return Err(ConnectError::NoWelcome),
     }
     // The manager uses the ring from now on, so the session fails if the ring can't be opened.
     let (writer, reader) = command_ring::open(fd_channel, RING_CALL, words, futex)?;

@@ -1,6 +1,6 @@
 //! The session of a leased slot: its handshake, its tasks, and how it ends.
 
-use crate::scripted_manager::ScriptedManager;
+use crate::scripted_manager::{RingAnswer, ScriptedManager, eventually};
 use fpga_client::{
     Buffer, ClError, Context, DigestError, HostSource, Initial, Lease, LeaseError, LeasedSession, Notice,
     Operation, Program, Queue,
@@ -95,6 +95,26 @@ fn a_yield_is_told_at_once_and_what_was_flushed_still_ends() {
     assert_eq!(notices.recv_timeout(NOTICE_TIMEOUT), Ok(Notice::Yield));
     manager.let_go();
     marker.wait_for_status().unwrap();
+}
+
+#[test]
+fn a_yield_that_comes_while_the_session_opens_is_told_when_it_is_open() {
+    let manager = lender();
+    *manager.script().ring.lock().unwrap() = Some(RingAnswer::NoMemory);
+    manager.recall();
+    let (session, notices) = open(&manager);
+    assert_eq!(notices.recv_timeout(NOTICE_TIMEOUT), Ok(Notice::Yield));
+    queue(&session).finish().unwrap();
+}
+
+#[test]
+fn a_session_that_does_not_open_ends_at_the_manager_as_well() {
+    let manager = lender();
+    *manager.script().ring.lock().unwrap() = Some(RingAnswer::Nonsense);
+    let error = LeasedSession::open(&lease(&manager), drop).unwrap_err();
+    assert!(matches!(error, LeaseError::Connect(_)), "{error}");
+    // No other thread of this process drives its connections.
+    eventually("the manager's session ends", || manager.script().sessions.load(Ordering::SeqCst) == 0);
 }
 
 #[test]

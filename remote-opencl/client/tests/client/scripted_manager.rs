@@ -9,18 +9,24 @@ mod execution;
 #[path = "scripted_manager/session.rs"]
 mod session;
 
+use fpga_protocol::segments::{SIDE_SUFFIX, TAKEN};
 use fpga_protocol::v1;
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
 use session::State;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixListener;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::{UnboundedReceiverStream, UnixListenerStream};
 use tonic::{Request, Response, Status, Streaming};
+
+/// Key of every session on the channel for descriptors.
+const SIDE_KEY: &[u8] = &[9; 16];
 
 /// A manager that runs until it is dropped or killed.
 pub struct ScriptedManager {
@@ -60,6 +66,10 @@ pub struct Script {
     pub knows_no_unwatched: AtomicBool,
     /// Whether the manager records traces. Managers before version 0.2 don't.
     pub records_traces: AtomicBool,
+    /// How requests for a command ring are answered, if the manager offers one.
+    pub ring: Mutex<Option<RingAnswer>>,
+    /// Number of sessions that are open.
+    pub sessions: AtomicUsize,
     /// The lease that the manager knows.
     pub lease: Mutex<Vec<u8>>,
     /// The Hello of the latest session.
@@ -68,12 +78,23 @@ pub struct Script {
     changed: Notify,
 }
 
+/// An answer to the request for a command ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RingAnswer {
+    /// There is no memory for a ring.
+    NoMemory,
+    /// Another Welcome.
+    Nonsense,
+}
+
 impl ScriptedManager {
     pub fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dm.sock");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
+        let mut side = path.clone().into_os_string();
+        side.push(SIDE_SUFFIX);
         let script = Arc::new(Script::default());
         let stop = Arc::new(Notify::new());
         let thread = std::thread::spawn({
@@ -81,8 +102,8 @@ impl ScriptedManager {
             move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {
-                    let incoming =
-                        UnixListenerStream::new(tokio::net::UnixListener::from_std(listener).unwrap());
+                    tokio::spawn(take_keys(UnixListener::bind(side).unwrap()));
+                    let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
                     let server = tonic::transport::Server::builder()
                         .initial_stream_window_size(fpga_protocol::limits::WINDOW_BYTES)
                         .initial_connection_window_size(fpga_protocol::limits::WINDOW_BYTES)
@@ -134,6 +155,17 @@ impl ScriptedManager {
 impl Drop for ScriptedManager {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Takes the keys of sessions on the channel for descriptors, of which the manager sends none.
+async fn take_keys(listener: UnixListener) {
+    let mut channels = Vec::new();
+    loop {
+        let (mut channel, _) = listener.accept().await.unwrap();
+        channel.read_exact(&mut SIDE_KEY.to_vec()).await.unwrap();
+        channel.write_u8(TAKEN).await.unwrap();
+        channels.push(channel);
     }
 }
 

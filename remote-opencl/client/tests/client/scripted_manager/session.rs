@@ -1,7 +1,7 @@
 //! A client's session with the scripted manager: its calls, and the readiness of its commands.
 
-use super::Script;
 use super::description::{kernel_info, welcome};
+use super::{RingAnswer, SIDE_KEY, Script};
 use fpga_protocol::v1::{self, call::Method, client_message, command::Operation, data::Form, server_message};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
+const CL_OUT_OF_HOST_MEMORY: i32 = -6;
 const OTHER_TRANSFER: u64 = 1 << 63;
 
 pub(super) struct State {
@@ -41,11 +42,12 @@ impl State {
 
     pub(super) async fn run(mut self, mut inbox: Streaming<v1::ClientMessage>) {
         let script = Arc::clone(&self.script);
+        script.sessions.fetch_add(1, Ordering::SeqCst);
         loop {
             tokio::select! {
                 message = inbox.message() => match message {
                     Ok(Some(message)) => self.take(message.kind.unwrap()),
-                    _ => return,
+                    _ => break,
                 },
                 () = script.changed.notified() => {}
             }
@@ -54,6 +56,7 @@ impl State {
             }
             self.run_what_is_ready();
         }
+        script.sessions.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn send(&self, kind: server_message::Kind) {
@@ -72,7 +75,10 @@ impl State {
                 let buffer_rects = !self.script.knows_no_rects.load(Ordering::SeqCst);
                 let unwatched_commands = !self.script.knows_no_unwatched.load(Ordering::SeqCst);
                 let traces = self.script.records_traces.load(Ordering::SeqCst);
-                let welcome = v1::Welcome { buffer_rects, unwatched_commands, traces, ..welcome() };
+                let mut welcome = v1::Welcome { buffer_rects, unwatched_commands, traces, ..welcome() };
+                if self.script.ring.lock().unwrap().is_some() {
+                    (welcome.side_key, welcome.ring_words) = (SIDE_KEY.to_vec().into(), 1 << 10);
+                }
                 self.send(server_message::Kind::Welcome(welcome));
             }
             client_message::Kind::Ack(_) => {}
@@ -94,6 +100,10 @@ impl State {
         self.script.calls.lock().unwrap().push(call.clone());
         let mut reply = v1::Reply { id: call.id, ..v1::Reply::default() };
         match call.method.unwrap() {
+            Method::OpenRing(_) => match self.script.ring.lock().unwrap().unwrap() {
+                RingAnswer::NoMemory => reply.status = CL_OUT_OF_HOST_MEMORY,
+                RingAnswer::Nonsense => return self.send(server_message::Kind::Welcome(welcome())),
+            },
             Method::CreateBuffer(create) => {
                 let content = match create.initial {
                     Some(data) => self.data(data),
