@@ -65,18 +65,9 @@ impl WebArgs {
             Err(_) if !connect.extender.is_empty() || self.broker.is_given() => None,
             Err(problem) => return Err(problem.into()),
         };
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let listener = TcpListener::bind(address).await;
-        let listener =
-            listener.with_context(|| format!("can't listen at {address}; write another --port"))?;
+        let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), "--port").await?;
         let otlp_listener = match self.otlp_listen {
-            Some(address) => {
-                let bound = TcpListener::bind(address).await;
-                Some(
-                    bound
-                        .with_context(|| format!("can't listen at {address}; write another --otlp-listen"))?,
-                )
-            }
+            Some(address) => Some(listen(address, "--otlp-listen").await?),
             None => None,
         };
         let guard = Guard::new(listener.local_addr()?).ok().context("the system gives no random bytes")?;
@@ -104,4 +95,10 @@ impl WebArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Listens at the address that a flag says.
+async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("can't listen at {address}; write another {flag}"))
 }

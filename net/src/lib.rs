@@ -9,7 +9,7 @@
 //! - `grpc`: connections for a gRPC server, with TLS and a bound on their number;
 //! - `grpc-client`: connections of a gRPC client, with TLS;
 //! - `own-key`: TLS with a key that is made at the start, for clients that know it;
-//! - `kube`: the way to the API server;
+//! - `kube`: the way to the API server, and events;
 //! - `election`: which of several replicas works, by a Kubernetes Lease;
 //! - `token-review`: whose token of a service account it is, by the API server;
 //! - `sockets`: the sockets between both ends of a remote OpenCL session;
@@ -36,6 +36,8 @@ pub mod http;
 pub mod jitter;
 #[cfg(feature = "kube")]
 pub mod kube_config;
+#[cfg(feature = "kube")]
+pub mod kube_events;
 mod labels;
 #[cfg(feature = "service")]
 pub mod log;

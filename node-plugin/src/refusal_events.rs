@@ -2,9 +2,10 @@
 //! reason.
 
 use fpga_core::gate::{AllocatedContainer, GateRefusal, GateRequest};
+use fpga_net::kube_events::EventWriter;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,15 +17,12 @@ const CONTROLLER: &str = "fpga-scheduling.io/node-plugin";
 const PAUSE: Duration = Duration::from_secs(60);
 /// Least time between two events on a pod that say the same.
 const REPEATED_AFTER: Duration = Duration::from_secs(600);
-/// Longest note of an event that the API server takes.
-const MAX_NOTE_BYTES: usize = 1024;
 /// Longest time that the API server may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Writes the events of a node.
 pub(crate) struct RefusalEvents {
-    client: Client,
-    reporter: Reporter,
+    writer: EventWriter,
     told: Mutex<Told>,
 }
 
@@ -57,8 +55,7 @@ impl Told {
 impl RefusalEvents {
     /// Events of the plugin of this node.
     pub(crate) fn new(client: Client, node: &str) -> Self {
-        let reporter = Reporter { controller: CONTROLLER.into(), instance: Some(node.to_owned()) };
-        Self { client, reporter, told: Mutex::default() }
+        Self { writer: EventWriter::new(client, CONTROLLER, node.to_owned()), told: Mutex::default() }
     }
 
     /// Says on the pod of the container why its program does not get a bitstream, unless that was said a while ago. Nobody
@@ -83,11 +80,9 @@ impl RefusalEvents {
             uid: Some(container.uid.clone()),
             ..ObjectReference::default()
         };
-        // A recorder makes one series of all events on the pod, with the note of the first: another note needs another
-        // recorder.
-        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        let writer = self.writer.clone();
         tokio::spawn(async move {
-            match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &pod)).await {
+            match tokio::time::timeout(TIMEOUT, writer.publish(event, &pod)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => warn!(%error, "An event on a refused bitstream is not written"),
                 Err(_) => warn!("The API server does not answer for an event on a refused bitstream"),
@@ -96,13 +91,10 @@ impl RefusalEvents {
     }
 }
 
-/// Why the bitstream is refused, what to do, and which bitstream it is.
+/// Why the bitstream is refused, what to do, and which bitstream it is, the least important last: the end may be missing.
 fn note(request: &GateRequest, refusal: &GateRefusal) -> String {
     let GateRequest { board, bitstream, .. } = request;
-    let mut note = format!("{refusal} (bitstream {bitstream}, board {board})");
-    let fits = (0..=note.len().min(MAX_NOTE_BYTES)).rev().find(|end| note.is_char_boundary(*end));
-    note.truncate(fits.unwrap_or(0));
-    note
+    format!("{refusal} (bitstream {bitstream}, board {board})")
 }
 
 #[cfg(test)]
@@ -133,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_note_has_the_reason_before_the_digest_and_fits_into_an_event() {
+    fn the_note_has_the_reason_before_the_digest() {
         let request = GateRequest {
             token: Digest::from_bytes([1; 32]),
             board: "a10-0".to_owned(),
@@ -145,8 +137,5 @@ mod tests {
         let refusal = GateRefusal::Unlisted { namespace: "n".repeat(63) };
         let expected = format!("{refusal} (bitstream sha256:{}, board a10-0)", "07".repeat(32));
         assert_eq!(note(&request, &refusal), expected);
-        let refusal = GateRefusal::OthersBusy(vec!["\u{1f980}".repeat(500)]);
-        let bytes = note(&request, &refusal).len();
-        assert!((1021..=1024).contains(&bytes), "the API server takes 1024 bytes, and not {bytes}");
     }
 }

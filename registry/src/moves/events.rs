@@ -1,29 +1,26 @@
 //! Events on Deployments that say what was suggested or done.
 
 use crate::metrics::Metrics;
+use fpga_net::kube_events::EventWriter;
 use fpga_registry_api::{MoveOutcome, MoveRecord};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType};
 use tracing::warn;
 
 /// The reporting controller of events.
 const CONTROLLER: &str = "fpga-scheduling.io/registry";
-/// Longest note of an event that the API server takes, in characters of any length.
-const MAX_NOTE: usize = 256;
 
 /// Writes events.
 pub(super) struct Events {
-    client: Client,
-    reporter: Reporter,
+    writer: EventWriter,
     metrics: Metrics,
 }
 
 impl Events {
     /// Events of the replica `me`.
     pub fn new(client: Client, metrics: Metrics, me: String) -> Self {
-        let reporter = Reporter { controller: CONTROLLER.into(), instance: Some(me) };
-        Self { client, reporter, metrics }
+        Self { writer: EventWriter::new(client, CONTROLLER, me), metrics }
     }
 
     /// Says on the Deployment what was suggested or done. An event that is not written is missing, and nothing else.
@@ -61,7 +58,7 @@ impl Events {
         let event = Event {
             type_: if is_stuck { EventType::Warning } else { EventType::Normal },
             reason: reason.to_owned(),
-            note: Some(note.chars().take(MAX_NOTE).collect()),
+            note: Some(note),
             action: action.to_owned(),
             secondary: None,
         };
@@ -73,9 +70,7 @@ impl Events {
             uid: Some(record.workload_uid.clone()),
             ..ObjectReference::default()
         };
-        // A recorder counts further events with the same reason on the first one, with its note: that of another pod.
-        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
-        if let Err(error) = recorder.publish(&event, &deployment).await {
+        if let Err(error) = self.writer.publish(event, &deployment).await {
             self.metrics.write_errors.inc();
             warn!(%error, "An event on a move is not written");
         }
