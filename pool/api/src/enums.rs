@@ -1,7 +1,8 @@
 //! Reasons.
 
+use crate::wire::id_bytes;
 use crate::{Malformed, v1};
-use fpga_pool_leases::ids::Term;
+use fpga_pool_leases::ids::{LeaseId, Term};
 use fpga_pool_leases::messages::{CancelCause, Refusal, SlotCause};
 
 /// Conversions between an enum of the wire and one of the protocol, variant by variant.
@@ -35,32 +36,35 @@ enums!(SlotCause <=> SlotCause {
 
 enums!(CancelCause <=> CancelCause { NoFittingSlot, Full, Quota, Foreign });
 
-/// The reason of a refusal, with the highest term that the manager has accepted.
-pub fn refusal(why: v1::Refusal, max_term: Term) -> Result<Refusal, Malformed> {
-    match why {
+/// The reason of a refusal.
+pub fn refusal(refused: &v1::Refused) -> Result<Refusal, Malformed> {
+    match refused.why() {
         v1::Refusal::Unspecified => Err(Malformed::Missing("Refused.why")),
-        v1::Refusal::OldTerm => Ok(Refusal::OldTerm { max_term }),
+        v1::Refusal::OldTerm => Ok(Refusal::OldTerm { max_term: Term(refused.max_term) }),
         v1::Refusal::OtherIncarnation => Ok(Refusal::OtherIncarnation),
         v1::Refusal::NoSuchSlot => Ok(Refusal::NoSuchSlot),
         v1::Refusal::NotFree => Ok(Refusal::NotFree),
         v1::Refusal::Ended => Ok(Refusal::Ended),
+        v1::Refusal::BadBitstream if refused.no_file => Ok(Refusal::NoFile),
         v1::Refusal::BadBitstream => Ok(Refusal::BadBitstream),
         v1::Refusal::LoadFailed => Ok(Refusal::LoadFailed),
         v1::Refusal::Recalled => Ok(Refusal::Recalled),
     }
 }
 
-/// The parts of a refusal as they are sent.
-pub fn refusal_parts(why: Refusal) -> (v1::Refusal, Term) {
-    let none = Term::default();
-    match why {
+/// A refusal as it is sent. A broker that does not know [`Refusal::NoFile`] takes it for [`Refusal::BadBitstream`], and asks
+/// for the bitstream again as late.
+pub fn refused(lease: LeaseId, why: Refusal) -> v1::Refused {
+    let (sent, max_term) = match why {
         Refusal::OldTerm { max_term } => (v1::Refusal::OldTerm, max_term),
-        Refusal::OtherIncarnation => (v1::Refusal::OtherIncarnation, none),
-        Refusal::NoSuchSlot => (v1::Refusal::NoSuchSlot, none),
-        Refusal::NotFree => (v1::Refusal::NotFree, none),
-        Refusal::Ended => (v1::Refusal::Ended, none),
-        Refusal::BadBitstream => (v1::Refusal::BadBitstream, none),
-        Refusal::LoadFailed => (v1::Refusal::LoadFailed, none),
-        Refusal::Recalled => (v1::Refusal::Recalled, none),
-    }
+        Refusal::OtherIncarnation => (v1::Refusal::OtherIncarnation, Term::default()),
+        Refusal::NoSuchSlot => (v1::Refusal::NoSuchSlot, Term::default()),
+        Refusal::NotFree => (v1::Refusal::NotFree, Term::default()),
+        Refusal::Ended => (v1::Refusal::Ended, Term::default()),
+        Refusal::BadBitstream | Refusal::NoFile => (v1::Refusal::BadBitstream, Term::default()),
+        Refusal::LoadFailed => (v1::Refusal::LoadFailed, Term::default()),
+        Refusal::Recalled => (v1::Refusal::Recalled, Term::default()),
+    };
+    let no_file = why == Refusal::NoFile;
+    v1::Refused { lease: id_bytes(lease.0), why: sent.into(), max_term: max_term.0, no_file }
 }

@@ -1,6 +1,6 @@
 //! The messages of a manager's stream.
 
-use crate::enums::{refusal, refusal_parts};
+use crate::enums::{refusal, refused};
 use crate::hello::Hello;
 use crate::lease::digest;
 use crate::limits::{MAX_NAME_BYTES, MAX_SLOTS, MIN_USAGE_INTERVAL};
@@ -73,10 +73,7 @@ impl FromManager {
             }
             ManagerToBroker::Slot(report) => Kind::Slot(report.into()),
             ManagerToBroker::Prepared { lease } => Kind::Prepared(lease_ref(lease)),
-            ManagerToBroker::Refused { lease, why } => {
-                let (why, max_term) = refusal_parts(why);
-                Kind::Refused(v1::Refused { lease: id_bytes(lease.0), why: why.into(), max_term: max_term.0 })
-            }
+            ManagerToBroker::Refused { lease, why } => Kind::Refused(refused(lease, why)),
         };
         v1::FromManager { kind: Some(kind) }
     }
@@ -94,7 +91,7 @@ impl TryFrom<v1::FromManager> for FromManager {
             Kind::Prepared(lease) => ManagerToBroker::Prepared { lease: read_lease_ref(&lease)? },
             Kind::Refused(refused) => ManagerToBroker::Refused {
                 lease: LeaseId(id(&refused.lease, "Refused.lease")?),
-                why: refusal(refused.why(), Term(refused.max_term))?,
+                why: refusal(&refused)?,
             },
         };
         Ok(Self::Message(message))

@@ -143,6 +143,7 @@ impl Metrics {
             Refusal::Ended => "ended",
             Refusal::BadBitstream => "bad_bitstream",
             Refusal::LoadFailed => "load_failed",
+            Refusal::NoFile => "no_file",
             Refusal::Recalled => "recalled",
         };
         self.refusals.get_or_create(&CauseLabels { cause }).inc();

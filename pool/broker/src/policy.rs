@@ -155,6 +155,9 @@ enum Recall {
 struct Job {
     tenant: TenantId,
     asked: AskedJob,
+    /// All bitstreams that the library has for the job.
+    listed: Arc<[Variant]>,
+    /// Those that the job may use now.
     variants: Arc<[Variant]>,
     classes: ClassSet,
     accelerator: AcceleratorId,

@@ -8,7 +8,7 @@ mod view;
 
 use crate::catalog::Catalog;
 use crate::metrics::Metrics;
-use crate::policy::{Policy, PolicySettings};
+use crate::policy::{Explanation, Policy, PolicySettings};
 use crate::tickets::TicketKey;
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
@@ -262,7 +262,21 @@ impl State {
             self.jobs.insert(job, JobOrigin { connection, home });
         }
         self.process(actions, &mut outputs, now);
+        outputs.extend(self.first_reason(job, connection));
         outputs
+    }
+
+    /// Why a job waits that has just asked, unless it has been granted a slot.
+    fn first_reason(&mut self, job: JobUuid, connection: ConnectionId) -> Option<Output> {
+        self.broker.job(job).filter(|job| job.connection == Some(connection))?;
+        let Explanation { ahead, reason } = match self.broker.role() {
+            Role::Active { .. } => self.policy.first_explanation(job)?,
+            _ => Explanation {
+                ahead: 0,
+                reason: "the broker has just begun, and learns what boards lend".to_owned(),
+            },
+        };
+        Some(Output::ToClient(connection, ToClient::Waits(Waits { job, ahead, reason })))
     }
 
     fn forget_origin(&mut self, job: JobUuid) {

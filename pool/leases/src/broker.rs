@@ -308,7 +308,7 @@ impl Broker {
         if let Refusal::OldTerm { max_term } = why {
             self.hear(max_term, actions);
         }
-        if why == Refusal::BadBitstream {
+        if matches!(why, Refusal::BadBitstream | Refusal::NoFile) {
             self.managers.refuses(manager, &lease, now + timing::PROBE);
         }
         actions.push(Action::Notice(Notice::Refused { manager, slot: lease.slot, why }));

@@ -28,7 +28,7 @@ use fpga_board::slots::SlotIndex;
 use fpga_core::units::{Millis, MonotonicTime};
 use slot::{Effect, Slot};
 
-pub use event::{Action, Event, Outcome};
+pub use event::{Action, Event, LoadOutcome, Outcome};
 pub use slot::SlotTimer;
 
 /// What a manager is started with.

@@ -264,6 +264,9 @@ pub enum Refusal {
     /// The bitstream failed to load.
     #[error("the bitstream failed to load")]
     LoadFailed,
+    /// There is no file of the bitstream at the manager.
+    #[error("the manager has no file of the bitstream")]
+    NoFile,
     /// The broker recalled the lease during the load.
     #[error("the broker recalled the lease during the load")]
     Recalled,

@@ -4,7 +4,7 @@
 
 use fpga_pool_leases::exploration::world::{Clients, Setup};
 use fpga_pool_leases::exploration::{Invariant, Limits, Move, Report, Side, explore};
-use fpga_pool_leases::manager::{Outcome, SlotTimer, Timer};
+use fpga_pool_leases::manager::{LoadOutcome, SlotTimer, Timer};
 use fpga_pool_leases::rules::{Rule, Rules};
 use std::ops::ControlFlow;
 
@@ -146,7 +146,7 @@ fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
         | Move::Grants(..)
         | Move::LeaseExpires(_)
         | Move::SwapAnswered(_)
-        | Move::LoadEnds(Outcome::Done) => true,
+        | Move::LoadEnds(LoadOutcome::Loaded) => true,
         Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Attach)),
         // The manager's first connection, and its second one beside the second client's.
         Move::Cut(connection) => connection.0 == 0 || connection.0 == 2,

@@ -64,6 +64,11 @@ impl RealBed {
         eventually("the broker has the slots", || self.metric("fpga_pool_slots") == self.slots);
     }
 
+    /// Takes the file of an accelerator's bitstream away: managers that are started later lack it.
+    pub fn lose_file(&self, accelerator: &str) {
+        std::fs::remove_file(self.library.path().join(format!("{accelerator}.bitstream"))).unwrap();
+    }
+
     /// Kills the manager that was started last but for those that were killed.
     pub fn kill_manager(&mut self) {
         self.managers.pop().unwrap().kill();

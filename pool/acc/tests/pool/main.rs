@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod groups;
+mod reasons;
 
 use common::real::RealBed;
 use fpga_acc::{Config, Pool};

@@ -49,6 +49,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Ended,
         BadBitstream,
         LoadFailed,
+        NoFile,
         Recalled,
     ]);
     prop_oneof![any::<u64>().prop_map(|term| OldTerm { max_term: Term(term) }), others]

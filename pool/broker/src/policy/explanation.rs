@@ -5,7 +5,7 @@ use fpga_cluster::pool::policy::Order;
 use fpga_cluster::pool::{Bytes, ClassSet, SlotClass};
 use fpga_pool_leases::ids::JobUuid;
 use fpga_pool_leases::lease::Work;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Why a job waits.
@@ -35,12 +35,21 @@ impl Policy {
         changed
     }
 
+    /// Why a job waits that has just asked, unless it has been granted a slot at once. The jobs before it are not counted
+    /// yet: that takes a look at all jobs.
+    pub fn first_explanation(&mut self, uuid: JobUuid) -> Option<Explanation> {
+        let job = self.jobs.get(&uuid).filter(|job| job.stage != Stage::Granted)?;
+        let known = job.told.clone();
+        let explanation = known.unwrap_or_else(|| Explanation { ahead: 0, reason: self.reason(job) });
+        self.jobs.get_mut(&uuid)?.told = Some(explanation.clone());
+        Some(explanation)
+    }
+
     /// Why jobs wait.
     #[must_use]
     pub fn explanations(&self) -> Vec<(JobUuid, Explanation)> {
         let ahead = self.ahead();
-        let waiting = self.jobs.iter().filter(|(_, job)| job.stage != Stage::Granted);
-        let explained = waiting.map(|(uuid, job)| {
+        let explained = self.jobs.iter().map(|(uuid, job)| {
             let ahead = ahead.get(uuid).copied().unwrap_or(0);
             (*uuid, Explanation { ahead, reason: self.reason(job) })
         });
@@ -49,14 +58,21 @@ impl Policy {
 
     fn reason(&self, job: &Job) -> String {
         let accelerator = &job.asked.wanted.accelerator;
+        if job.stage == Stage::Granted {
+            return format!("a slot was found, and its board loads the bitstream of {accelerator}");
+        }
         if let Stage::Group(group) = job.stage {
             let (held, given) = self.group_slots(group);
-            return format!("its group has {held} slots, and may have {given} now");
+            let fault = self.fault(job).map(|fault| format!("; {fault}")).unwrap_or_default();
+            return format!("its group has {held} slots, and may have {given} now{fault}");
         }
         let counts: Vec<_> =
             self.pool.pool().classes().filter(|(class, _)| job.classes.contains(*class)).collect();
         if counts.iter().all(|(_, count)| count.slots == 0) {
-            return format!("no lent slot can run {accelerator}; the job is cancelled after 30 s of that");
+            let why = self.why_no_slot(job);
+            return format!(
+                "no lent slot can run {accelerator}: {why}; after 30 s of that the job is cancelled"
+            );
         }
         let (held, quota) =
             (self.pool.pool().held(job.tenant), self.pool.pool().tenant_rules(job.tenant).held_slots);
@@ -76,6 +92,30 @@ impl Policy {
             };
         }
         "all fitting slots are taken".to_owned()
+    }
+
+    /// Why no lent slot can run a job, and where to look.
+    pub(super) fn why_no_slot(&self, job: &Job) -> String {
+        if let Some(fault) = self.fault(job) {
+            return fault.to_owned();
+        }
+        if job.listed.is_empty() {
+            let tenant = self.tenants.name(job.tenant.0);
+            return format!(
+                "the library has no bitstream of it for {tenant}; `kubectl fpga bitstreams` shows what it has"
+            );
+        }
+        let kinds: BTreeSet<&str> = job.listed.iter().map(|variant| variant.board.as_str()).collect();
+        let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+        format!(
+            "its bitstreams are for boards of the kind {kinds}, and no such board lends a slot that works; \
+             `kubectl fpga pool slots` shows the lent slots"
+        )
+    }
+
+    /// Why a slot has refused a bitstream of the job.
+    fn fault(&self, job: &Job) -> Option<&str> {
+        job.listed.iter().find_map(|variant| self.faults.reason(&variant.digest))
     }
 
     /// Number of jobs before each job of the pool, of those that could take the same slots.

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 pub(super) struct Faults {
     slots: BTreeMap<SlotId, (Digest, MonotonicTime)>,
     bitstreams: BTreeMap<Digest, MonotonicTime>,
+    /// Why a slot has refused a bitstream, for people: the latest reason for each bitstream.
+    reasons: BTreeMap<Digest, (String, MonotonicTime)>,
 }
 
 impl Faults {
@@ -32,6 +34,16 @@ impl Faults {
         }
     }
 
+    /// Keeps the reason why a slot has refused a bitstream, for as long as the slot is not asked again.
+    pub(super) fn explain(&mut self, digest: Digest, reason: String, now: MonotonicTime) {
+        self.reasons.insert(digest, (reason, now + timing::PROBE));
+    }
+
+    /// Why a slot has refused a bitstream.
+    pub(super) fn reason(&self, digest: &Digest) -> Option<&str> {
+        self.reasons.get(digest).map(|(reason, _)| reason.as_str())
+    }
+
     pub(super) fn is_suspect(&self, slot: SlotId, now: MonotonicTime) -> bool {
         self.slots.get(&slot).is_some_and(|(_, until)| now < *until)
     }
@@ -45,6 +57,7 @@ impl Faults {
         let before = self.bitstreams.len();
         self.slots.retain(|_, (_, until)| now < *until);
         self.bitstreams.retain(|_, until| now < *until);
+        self.reasons.retain(|_, (_, until)| now < *until);
         self.bitstreams.len() < before
     }
 }

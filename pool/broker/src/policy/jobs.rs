@@ -65,8 +65,10 @@ impl Policy {
         let jobs: Vec<JobUuid> =
             self.jobs.iter().filter(|(_, job)| waiting(job)).map(|(uuid, _)| *uuid).collect();
         for uuid in jobs {
+            let Some(job) = self.jobs.get_mut(&uuid) else { continue };
+            job.listed = listed(&job.asked, catalog);
             let Some(job) = self.jobs.get(&uuid) else { continue };
-            let variants = self.usable_variants(&job.asked, catalog, now);
+            let variants = self.usable(&job.listed, now);
             let classes = self.classes_of(&variants);
             let enters_anew = match job.stage {
                 Stage::Pool(_) => classes != job.classes,
@@ -98,7 +100,8 @@ impl Policy {
         catalog: &Catalog,
         now: Moment,
     ) {
-        let variants = self.usable_variants(&asked, catalog, now);
+        let listed = listed(&asked, catalog);
+        let variants = self.usable(&listed, now);
         let tenant = self.tenant(asked.tenant.as_str(), now);
         let home = match &asked.home {
             Some(node) => NodeIndex(self.nodes.number(node).0),
@@ -109,7 +112,7 @@ impl Policy {
         let (classes, work) = (self.classes_of(&variants), asked.wanted.work);
         let pool_job = self.new_pool_job(uuid);
         let stage = Stage::Pool(pool_job);
-        let job = Job { tenant, asked, variants, classes, accelerator, since, stage, told };
+        let job = Job { tenant, asked, listed, variants, classes, accelerator, since, stage, told };
         self.jobs.insert(uuid, job);
         match work {
             Work::Group(group) => {
@@ -137,24 +140,24 @@ impl Policy {
 
     /// Decides that a job is cancelled which the pool has had no slot for.
     pub(super) fn give_up(&mut self, uuid: JobUuid) {
-        let accelerator = self.jobs.get(&uuid).map(|job| Arc::clone(&job.asked.wanted.accelerator));
-        let accelerator = accelerator.as_deref().unwrap_or("the accelerator");
-        let message = format!(
-            "for 30 s no lent slot could run {accelerator}: `kubectl fpga pool` shows the lent slots and their kinds of \
-             boards, `kubectl fpga bitstreams` for which kinds {accelerator} was built"
-        );
+        let message = match self.jobs.get(&uuid) {
+            Some(job) => {
+                let accelerator = &job.asked.wanted.accelerator;
+                format!("for 30 s no lent slot could run {accelerator}: {}", self.why_no_slot(job))
+            }
+            None => CancelCause::NoFittingSlot.to_string(),
+        };
         // The job leaves the pool when the broker has cancelled it.
         self.decisions.push(Decision::Cancel { job: uuid, why: CancelCause::NoFittingSlot, message });
     }
 
-    /// The bitstreams that a job may use now.
-    fn usable_variants(&self, asked: &AskedJob, catalog: &Catalog, now: Moment) -> Arc<[Variant]> {
-        let variants = catalog.variants(asked.tenant.as_str(), &asked.wanted.accelerator);
+    /// Those of the bitstreams that are not at fault.
+    fn usable(&self, listed: &Arc<[Variant]>, now: Moment) -> Arc<[Variant]> {
         let is_banned = |variant: &Variant| self.faults.is_banned(&variant.digest, now.now);
-        if variants.iter().any(is_banned) {
-            variants.iter().filter(|variant| !is_banned(variant)).cloned().collect()
+        if listed.iter().any(is_banned) {
+            listed.iter().filter(|variant| !is_banned(variant)).cloned().collect()
         } else {
-            variants
+            Arc::clone(listed)
         }
     }
 
@@ -183,6 +186,11 @@ impl Policy {
         self.pool_jobs.insert(id, uuid);
         id
     }
+}
+
+/// The bitstreams that the library has for a job.
+fn listed(asked: &AskedJob, catalog: &Catalog) -> Arc<[Variant]> {
+    catalog.variants(asked.tenant.as_str(), &asked.wanted.accelerator)
 }
 
 fn cause(error: &PoolError) -> CancelCause {

@@ -73,10 +73,15 @@ impl Policy {
         }
     }
 
-    /// A slot refused a bitstream for a minute, since it failed to load there several times.
+    /// A slot refuses a bitstream for a minute: its manager has no file of it, or it failed to load there several times.
     pub fn bitstream_failed(&mut self, id: SlotId, digest: Digest, now: Moment) {
         self.faults.bitstream_failed(id, digest, now.now);
         self.is_outdated = true;
+    }
+
+    /// Why a slot has refused a bitstream and what to do, for the people whose jobs want the bitstream.
+    pub fn explain_fault(&mut self, digest: Digest, reason: String, now: Moment) {
+        self.faults.explain(digest, reason, now.now);
     }
 
     fn class_of(&self, id: SlotId) -> Option<(NodeIndex, SlotClass)> {

@@ -3,7 +3,9 @@
 use super::State;
 use crate::policy::{AskedJob, SlotId};
 use fpga_board::slots::SlotIndex;
+use fpga_core::bitstream::Digest;
 use fpga_core::units::Moment;
+use fpga_pool_api::manager::Board;
 use fpga_pool_leases::broker::{Notice, SlotRecord};
 use fpga_pool_leases::ids::{JobUuid, ManagerId};
 use fpga_pool_leases::lease::Usage;
@@ -47,8 +49,11 @@ impl State {
                 let id = SlotId { manager, slot };
                 self.metrics.refused(why);
                 let digest = self.granted.values().find(|granted| granted.slot == id).map(|of| of.digest);
-                if let (Refusal::BadBitstream, Some(digest)) = (why, digest) {
+                if let (Refusal::BadBitstream | Refusal::NoFile, Some(digest)) = (why, digest) {
                     self.policy.bitstream_failed(id, digest, now);
+                    if let Some(lent) = self.boards.get(&manager) {
+                        self.policy.explain_fault(digest, fault(&lent.board, &digest, why), now);
+                    }
                 }
                 self.follow(id, None, now);
             }
@@ -122,5 +127,19 @@ impl State {
             first_arrival: job.first_arrival,
         };
         self.policy.wait(uuid, asked, &self.catalog, now);
+    }
+}
+
+/// Why a board does not run a bitstream, and what to do.
+fn fault(board: &Board, digest: &Digest, why: Refusal) -> String {
+    let Board { name, node, .. } = board;
+    match why {
+        Refusal::NoFile => format!(
+            "the device manager of board {name} on node {node} has no file of the bitstream {digest}; bring the file into the \
+             manager's folder of bitstreams (--bitstreams)"
+        ),
+        _ => format!(
+            "the bitstream {digest} failed to load on board {name} of node {node}; the log of its device manager says why"
+        ),
     }
 }

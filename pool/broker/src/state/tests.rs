@@ -1,5 +1,6 @@
 mod groups_end;
 mod moves;
+mod reasons;
 
 use super::*;
 use crate::policy::TenantSettings;

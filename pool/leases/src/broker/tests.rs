@@ -158,14 +158,16 @@ fn a_refused_job_waits_again_and_the_slot_is_unknown_until_its_report() {
 
 #[test]
 fn a_bitstream_that_a_slot_refuses_is_not_asked_for_again_for_a_minute() {
-    let mut bench = Bench::ready();
-    bench.grant(1).unwrap();
-    let refused = ManagerToBroker::Refused { lease: LeaseId(1), why: Refusal::BadBitstream };
-    bench.event(Event::Manager(OF_A, A, refused));
-    bench.report(OF_A, SlotStatus::Free);
-    assert_eq!(bench.grant(2), Err(GrantError::BadBitstream { manager: A, slot: SLOT }));
-    bench.pass(timing::PROBE);
-    assert!(bench.grant(2).is_ok());
+    for why in [Refusal::BadBitstream, Refusal::NoFile] {
+        let mut bench = Bench::ready();
+        bench.grant(1).unwrap();
+        let refused = ManagerToBroker::Refused { lease: LeaseId(1), why };
+        bench.event(Event::Manager(OF_A, A, refused));
+        bench.report(OF_A, SlotStatus::Free);
+        assert_eq!(bench.grant(2), Err(GrantError::BadBitstream { manager: A, slot: SLOT }));
+        bench.pass(timing::PROBE);
+        assert!(bench.grant(2).is_ok());
+    }
 }
 
 #[test]

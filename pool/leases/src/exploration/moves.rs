@@ -4,7 +4,7 @@ use super::link::Side;
 use super::world::{MANAGER, SLOT, World};
 use crate::broker;
 use crate::ids::{ConnectionId, JobUuid, LeaseId, StepNumber};
-use crate::manager::{self, Outcome};
+use crate::manager::{self, LoadOutcome, Outcome};
 use crate::messages::BrokerToManager;
 
 /// One thing that happens.
@@ -31,7 +31,7 @@ pub enum Move {
     /// The children of the manager's former life are reaped.
     ChildrenReaped,
     /// The load ends.
-    LoadEnds(Outcome),
+    LoadEnds(LoadOutcome),
     /// A step ends.
     StepEnds(LeaseId, StepNumber),
     /// The kill of a tenant's process ends.
@@ -73,7 +73,7 @@ impl Move {
                 | Self::ClientCrashes(_)
                 | Self::LeaseExpires(_)
                 | Self::Cancels(_)
-                | Self::LoadEnds(Outcome::Failed)
+                | Self::LoadEnds(LoadOutcome::Failed)
                 | Self::KillEnds(Outcome::Failed)
         )
     }
@@ -115,7 +115,7 @@ impl World {
             moves.push(Move::ChildrenReaped);
         }
         if self.board.load.is_some() {
-            moves.push(Move::LoadEnds(Outcome::Done));
+            moves.push(Move::LoadEnds(LoadOutcome::Loaded));
         }
         if self.board.kill.is_some() {
             moves.push(Move::KillEnds(Outcome::Done));
@@ -221,7 +221,7 @@ impl World {
             }
         }
         if self.board.load.is_some() {
-            moves.push(Move::LoadEnds(Outcome::Failed));
+            moves.push(Move::LoadEnds(LoadOutcome::Failed));
         }
         if self.board.kill.is_some() {
             moves.push(Move::KillEnds(Outcome::Failed));

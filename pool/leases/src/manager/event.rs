@@ -30,7 +30,7 @@ pub enum Event {
         /// The lease.
         lease: LeaseId,
         /// Whether the bitstream is in the slot.
-        outcome: Outcome,
+        outcome: LoadOutcome,
     },
     /// A step has ended: the answer to [`Action::Start`].
     StepEnded {
@@ -68,6 +68,17 @@ pub enum Outcome {
     Done,
     /// What was asked for is not done.
     Failed,
+}
+
+/// How a load has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LoadOutcome {
+    /// The bitstream is in the slot.
+    Loaded,
+    /// The bitstream is not in the slot.
+    Failed,
+    /// The manager has no file of the bitstream, so that nothing was loaded.
+    NoFile,
 }
 
 /// What the manager's owner must do.

@@ -3,7 +3,7 @@
 mod ending;
 mod meter;
 
-use super::event::Outcome;
+use super::event::LoadOutcome;
 use super::load_health::{LoadHealth, Verdict};
 use crate::ids::{ConnectionId, LeaseId, StepNumber};
 use crate::lease::{Lease, Usage};
@@ -225,28 +225,31 @@ impl Slot {
     pub(super) fn loaded(
         &mut self,
         id: LeaseId,
-        outcome: Outcome,
+        outcome: LoadOutcome,
         now: MonotonicTime,
         effects: &mut Vec<Effect>,
     ) {
         match &mut self.state {
-            State::Reserved { lease, load: load @ Load::Running { .. } } if lease.id == id => match outcome {
-                Outcome::Done => {
-                    self.health.loaded(&lease.digest);
-                    *load = Load::Done { attach_by: now + timing::ATTACH };
-                    effects.push(Effect::Prepared(id));
-                }
-                Outcome::Failed => {
-                    let verdict = self.health.failed(lease.digest, now);
-                    self.last_ended = Some(id);
-                    self.state = match verdict {
-                        Verdict::Usable => State::Free,
-                        Verdict::Bad => bad(now),
-                    };
-                    effects.push(Effect::Refused(id, Refusal::LoadFailed));
-                    effects.push(Effect::Report(SlotCause::LoadFailed));
-                }
-            },
+            State::Reserved { lease, load: load @ Load::Running { .. } } if lease.id == id => {
+                let (next, refusal) = match outcome {
+                    LoadOutcome::Loaded => {
+                        self.health.loaded(&lease.digest);
+                        *load = Load::Done { attach_by: now + timing::ATTACH };
+                        effects.push(Effect::Prepared(id));
+                        return;
+                    }
+                    LoadOutcome::Failed => match self.health.failed(lease.digest, now) {
+                        Verdict::Usable => (State::Free, Refusal::LoadFailed),
+                        Verdict::Bad => (bad(now), Refusal::LoadFailed),
+                    },
+                    // A file that is not there says nothing of the slot.
+                    LoadOutcome::NoFile => (State::Free, Refusal::NoFile),
+                };
+                self.last_ended = Some(id);
+                self.state = next;
+                effects.push(Effect::Refused(id, refusal));
+                effects.push(Effect::Report(SlotCause::LoadFailed));
+            }
             State::Draining { lease, running, .. } if lease.id == id => {
                 *running = running.saturating_sub(1);
                 self.end_of_drain(effects);

@@ -62,7 +62,7 @@ impl Bench {
         self.broker(BrokerToManager::Prepare { term: Term(term), lease, usage_every: EVERY })
     }
 
-    fn loaded(&mut self, id: u128, outcome: Outcome) -> Vec<Action> {
+    fn loaded(&mut self, id: u128, outcome: LoadOutcome) -> Vec<Action> {
         self.event(Event::Loaded { slot: SLOT, lease: LeaseId(id), outcome })
     }
 
@@ -87,7 +87,7 @@ impl Bench {
     fn hold(&mut self, lease: Lease) {
         let id = lease.id.0;
         self.prepare(1, lease);
-        self.loaded(id, Outcome::Done);
+        self.loaded(id, LoadOutcome::Loaded);
         self.attach(id);
         assert!(matches!(self.status(), SlotStatus::Held(held, Activity::Busy) if held.id.0 == id));
     }
@@ -137,7 +137,10 @@ fn a_lease_goes_from_prepare_over_attach_and_steps_to_release() {
     let (id, slot) = (LeaseId(1), SLOT);
     let digest = lease(1).digest;
     assert_eq!(bench.prepare(1, lease(1)), [Action::Load { slot, lease: id, digest }]);
-    assert_eq!(bench.loaded(1, Outcome::Done), [Action::ToBroker(ManagerToBroker::Prepared { lease: id })]);
+    assert_eq!(
+        bench.loaded(1, LoadOutcome::Loaded),
+        [Action::ToBroker(ManagerToBroker::Prepared { lease: id })]
+    );
     let attached = bench.attach(1);
     assert_eq!(attached[0], Action::ToClient(CLIENT, ManagerToClient::Attached { lease: id }));
     assert_eq!(bench.step(1, 0), [Action::Start { slot, lease: id, step: StepNumber(0) }]);
@@ -172,7 +175,7 @@ fn a_repeated_prepare_has_the_same_answer_and_loads_once() {
     bench.prepare(1, lease(1));
     assert_eq!(bench.prepare(1, lease(1)), []);
     let prepared = [Action::ToBroker(ManagerToBroker::Prepared { lease: LeaseId(1) })];
-    assert_eq!(bench.loaded(1, Outcome::Done), prepared);
+    assert_eq!(bench.loaded(1, LoadOutcome::Loaded), prepared);
     assert_eq!(bench.prepare(1, lease(1)), prepared);
     bench.attach(1);
     assert_eq!(bench.prepare(1, lease(1)), prepared);
@@ -206,7 +209,7 @@ fn a_client_that_does_not_attach_within_two_seconds_of_the_load_finds_its_lease_
     let mut bench = Bench::new();
     bench.prepare(1, lease(1));
     bench.pass(Millis::from_secs(20));
-    bench.loaded(1, Outcome::Done);
+    bench.loaded(1, LoadOutcome::Loaded);
     bench.pass(Millis(1999));
     assert!(matches!(bench.status(), SlotStatus::Reserved(_)));
     assert_eq!(causes(&bench.pass(Millis(1))), [SlotCause::NotAttached]);
@@ -269,7 +272,7 @@ fn a_lease_that_is_recalled_during_its_load_ends_with_the_load() {
     let recalled = bench.broker(BrokerToManager::Recall { lease: LeaseId(1) });
     assert_eq!((refusal(&recalled), causes(&recalled)), (Some(Refusal::Recalled), vec![SlotCause::Recalled]));
     assert!(matches!(bench.status(), SlotStatus::Draining(_)));
-    assert_eq!(causes(&bench.loaded(1, Outcome::Done)), [SlotCause::Drained]);
+    assert_eq!(causes(&bench.loaded(1, LoadOutcome::Loaded)), [SlotCause::Drained]);
 }
 
 #[test]
@@ -322,7 +325,7 @@ fn the_broker_hears_in_intervals_what_a_lease_has_used_that_never_pauses() {
 fn a_broker_that_asks_for_no_usage_hears_of_it_with_changes_only() {
     let mut bench = Bench::new();
     bench.broker(BrokerToManager::Prepare { term: Term(1), lease: lease(1), usage_every: None });
-    bench.loaded(1, Outcome::Done);
+    bench.loaded(1, LoadOutcome::Loaded);
     bench.attach(1);
     bench.step(1, 0);
     bench.pass(Millis::from_secs(4));
@@ -352,12 +355,25 @@ fn a_failed_load_is_refused_and_three_in_a_row_refuse_the_bitstream() {
     let mut bench = Bench::new();
     for id in 1..=3 {
         bench.prepare(1, lease(id));
-        assert_eq!(refusal(&bench.loaded(id, Outcome::Failed)), Some(Refusal::LoadFailed));
+        assert_eq!(refusal(&bench.loaded(id, LoadOutcome::Failed)), Some(Refusal::LoadFailed));
         assert_eq!(bench.status(), SlotStatus::Free);
     }
     assert_eq!(refusal(&bench.prepare(1, lease(4))), Some(Refusal::BadBitstream));
     let other = Lease { digest: Digest::from_bytes([2; 32]), ..lease(5) };
     assert_eq!(refusal(&bench.prepare(1, other)), None);
+}
+
+#[test]
+fn a_bitstream_without_a_file_is_refused_by_that_cause_and_the_slot_takes_others_however_often_it_happens() {
+    let mut bench = Bench::new();
+    for id in 1..=9 {
+        let digest = Digest::from_bytes([u8::try_from(id).unwrap() / 3; 32]);
+        bench.prepare(1, Lease { digest, ..lease(id) });
+        assert_eq!(refusal(&bench.loaded(id, LoadOutcome::NoFile)), Some(Refusal::NoFile));
+        assert_eq!(bench.status(), SlotStatus::Free);
+    }
+    bench.prepare(1, lease(10));
+    assert_eq!(refusal(&bench.loaded(10, LoadOutcome::Loaded)), None);
 }
 
 #[test]
@@ -370,7 +386,7 @@ fn steps_and_ends_of_former_leases_change_nothing() {
         []
     );
     assert_eq!(bench.step_ended(2, 0), []);
-    assert_eq!(bench.loaded(1, Outcome::Failed), []);
+    assert_eq!(bench.loaded(1, LoadOutcome::Failed), []);
     let killed = Event::Killed { slot: SLOT, lease: LeaseId(2), outcome: Outcome::Done };
     assert_eq!(bench.event(killed), []);
     assert!(matches!(bench.status(), SlotStatus::Held(..)));

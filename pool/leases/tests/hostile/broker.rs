@@ -233,6 +233,7 @@ fn term() -> impl Strategy<Value = u64> {
 fn from_manager() -> impl Strategy<Value = ManagerToBroker> {
     let why = prop_oneof![
         Just(Refusal::BadBitstream),
+        Just(Refusal::NoFile),
         Just(Refusal::NotFree),
         term().prop_map(|term| Refusal::OldTerm { max_term: Term(term) }),
     ];

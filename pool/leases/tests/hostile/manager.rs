@@ -7,7 +7,7 @@ use fpga_core::bitstream::Digest;
 use fpga_core::units::{Millis, MonotonicTime};
 use fpga_pool_leases::ids::{ConnectionId, GroupUuid, Incarnation, JobUuid, LeaseId, StepNumber, Term};
 use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Work};
-use fpga_pool_leases::manager::{Action, Config, Event, Manager, Outcome};
+use fpga_pool_leases::manager::{Action, Config, Event, LoadOutcome, Manager, Outcome};
 use fpga_pool_leases::messages::{BrokerToManager, ClientToManager, SlotStatus};
 use fpga_pool_leases::rules::Rules;
 use fpga_pool_leases::timing;
@@ -82,7 +82,7 @@ impl Bench {
                 ConnectionId(0),
                 BrokerToManager::Prepare { term: Term(1), lease: run(0, 0), usage_every: None },
             ),
-            Event::Loaded { slot, lease, outcome: Outcome::Done },
+            Event::Loaded { slot, lease, outcome: LoadOutcome::Loaded },
             Event::Client(HONEST_CLIENT, ClientToManager::Attach { lease }),
         ] {
             manager.handle(event, now);
@@ -156,7 +156,13 @@ impl Bench {
     fn end(&mut self, task: Task, outcome: Outcome) {
         let usage = Usage { bytes: u64::MAX, actions: u64::MAX, busy: Millis(u64::MAX) };
         let event = match task {
-            Task::Load(slot, lease) => Event::Loaded { slot, lease, outcome },
+            Task::Load(slot, lease) => {
+                let outcome = match outcome {
+                    Outcome::Done => LoadOutcome::Loaded,
+                    Outcome::Failed => LoadOutcome::Failed,
+                };
+                Event::Loaded { slot, lease, outcome }
+            }
             Task::Step(slot, lease, step) => Event::StepEnded { slot, lease, step, usage },
             Task::Kill(slot, lease) => {
                 if outcome == Outcome::Done {

@@ -4,7 +4,7 @@ use super::gate::LeaseGate;
 use fpga_board::dispatch::{Lanes, TaskRequest, Tenant};
 use fpga_board::slots::{Demand, OtherKernels, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
-use fpga_pool_leases::manager::Outcome;
+use fpga_pool_leases::manager::LoadOutcome;
 use fpga_session::config::{Config, Loads};
 use fpga_session::dispatcher::{Dispatcher, TaskWatch};
 use fpga_session::metrics::Metrics;
@@ -59,13 +59,13 @@ impl LentSlot {
 
     /// Loads a bitstream into the slot, which no session holds. Of a board that the vendor loads only the bitstream's
     /// presence is checked: the vendor loads it when the session makes its program.
-    pub(super) async fn load(&self, config: &Config, bitstream: Digest) -> Outcome {
+    pub(super) async fn load(&self, config: &Config, bitstream: Digest) -> LoadOutcome {
         if config.catalogue.name_of(&bitstream).is_none() && !config.store.contains(&bitstream) {
             tracing::warn!(%bitstream, "A lease names a bitstream that this manager does not have");
-            return Outcome::Failed;
+            return LoadOutcome::NoFile;
         }
         if config.loads == Loads::ByVendor {
-            return Outcome::Done;
+            return LoadOutcome::Loaded;
         }
         let task = self.dispatcher.new_task();
         let request = TaskRequest {
@@ -80,7 +80,7 @@ impl LentSlot {
         let Ok(Some(grant)) = self.dispatcher.submit(request) else {
             // No task runs in a free slot, so a slot that can't be had is at fault.
             self.dispatcher.cancel_session(LENDER);
-            return Outcome::Failed;
+            return LoadOutcome::Failed;
         };
         for load in grant.load {
             config.port.load(config.reconfiguration_time).await;
@@ -92,7 +92,7 @@ impl LentSlot {
             });
         }
         self.dispatcher.finished(task);
-        Outcome::Done
+        LoadOutcome::Loaded
     }
 
     /// Whether no task and no load has the slot.

@@ -271,7 +271,7 @@ async fn a_bitstream_that_the_manager_lacks_is_refused_and_the_slot_stays_free()
     let lease = pool.stream.lease(7, 0, Digest::from_bytes([9; 32]));
     let term = fpga_pool_leases::ids::Term(1);
     pool.stream.say(BrokerToManager::Prepare { term, lease, usage_every: None }).await;
-    let refused = ManagerToBroker::Refused { lease: LeaseId(7), why: Refusal::LoadFailed };
+    let refused = ManagerToBroker::Refused { lease: LeaseId(7), why: Refusal::NoFile };
     assert_eq!(pool.stream.next().await, refused);
     let report = pool.stream.report().await;
     assert_eq!((report.why, report.status), (SlotCause::LoadFailed, SlotStatus::Free));

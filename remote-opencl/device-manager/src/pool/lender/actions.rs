@@ -5,7 +5,7 @@ use super::{Inner, Lender, State};
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
 use fpga_pool_leases::ids::LeaseId;
-use fpga_pool_leases::manager::{Action, Event, Outcome};
+use fpga_pool_leases::manager::{Action, Event, LoadOutcome, Outcome};
 use fpga_pool_leases::messages::ManagerToClient;
 use fpga_pool_leases::timing;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Inner {
         let index = slot.0 as usize;
         let outcome = match self.slots.get(index) {
             Some(lent) => lent.load(&self.board.config, digest).await,
-            None => Outcome::Failed,
+            None => LoadOutcome::Failed,
         };
         let mut state = self.state.lock();
         if let Some(loads) = state.loads.get_mut(index) {

@@ -6,7 +6,7 @@ use super::Move;
 use fpga_pool_leases::broker::SlotRecord;
 use fpga_pool_leases::client::{self, Job, Repetition};
 use fpga_pool_leases::ids::StepNumber;
-use fpga_pool_leases::manager::{self, Manager, Outcome};
+use fpga_pool_leases::manager::{self, LoadOutcome, Manager};
 use fpga_pool_leases::messages::{ClientToManager, ManagerToClient};
 
 const SLOTS: u32 = 6;
@@ -327,7 +327,7 @@ impl World {
 
     fn end_task(&mut self, task: &Task) {
         self.tell_manager(match *task {
-            Task::Load(slot, lease) => manager::Event::Loaded { slot, lease, outcome: Outcome::Done },
+            Task::Load(slot, lease) => manager::Event::Loaded { slot, lease, outcome: LoadOutcome::Loaded },
             Task::Step(slot, lease, step) => {
                 let usage = Usage { bytes: 1, actions: 1, busy: Millis(10) };
                 manager::Event::StepEnded { slot, lease, step, usage }
