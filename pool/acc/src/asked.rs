@@ -40,7 +40,7 @@ impl Asked {
     /// Looks the interface up, and takes the arguments.
     pub(crate) fn learn(&mut self) -> Result<Known, Error> {
         let name = &self.accelerator;
-        let shipped = Accelerator::ALL.into_iter().find(|accelerator| accelerator.name() == name);
+        let shipped = Accelerator::named(name);
         let interface = shipped.ok_or_else(|| Error::UnknownAccelerator(name.clone()))?.interface();
         let values = std::mem::take(&mut self.arguments);
         let values: Vec<_> = values.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();

@@ -10,12 +10,14 @@ mod groups;
 mod link;
 mod owner;
 mod owners;
+mod processor;
 mod run;
+mod slots;
 mod thread;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::slot::{self, LeasedSlot, Report, SlotEnd, SlotEvent};
+use crate::slot::{Done, SlotEnd, SlotEvent};
 use crate::step::Step;
 use entry::Entry;
 use fpga_client::LeasedSession;
@@ -25,7 +27,6 @@ use fpga_pool_api::client::{FromClient, Offer, ToClient};
 use fpga_pool_api::v1;
 use fpga_pool_leases::client::{Action, Event};
 use fpga_pool_leases::ids::{ConnectionId, GroupUuid, JobUuid, LeaseId};
-use fpga_pool_leases::lease::Endpoint;
 use fpga_pool_leases::messages::{ClientToManager, ManagerToClient};
 use owner::OwnerId;
 use owners::Owners;
@@ -66,6 +67,8 @@ pub(crate) enum Input {
     BrokerClosed(ConnectionId, String),
     /// What the threads of a lease report.
     Slot(LeaseId, SlotEvent),
+    /// What the processor has computed of a job, or why it has not.
+    Processed(JobUuid, Result<Done, String>),
     /// Nobody has the pool any more.
     Stop,
 }
@@ -79,6 +82,8 @@ pub(crate) struct Engine {
     /// Groups of which something has changed.
     touched: BTreeSet<GroupUuid>,
     slots: HashMap<LeaseId, SlotUse>,
+    /// The ways to the threads of the jobs that the processor does.
+    processors: HashMap<JobUuid, Sender<Step>>,
     broker: Option<(ConnectionId, UnboundedSender<v1::FromClient>)>,
     /// Where and what the latest offers are: the jobs' machines know only the leases.
     offers: HashMap<LeaseId, Offered>,
@@ -102,12 +107,14 @@ impl Engine {
     pub(crate) fn new(config: Config, inputs: UnboundedSender<Input>) -> Self {
         let (owners, touched) = (Owners::default(), BTreeSet::new());
         let (jobs, slots, offers) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { config, inputs, jobs, owners, touched, slots, broker: None, offers }
+        let processors = HashMap::new();
+        Self { config, inputs, jobs, owners, touched, slots, processors, broker: None, offers }
     }
 
     /// The next moment at which [`Self::tick`] has something to do.
     pub(crate) fn next_deadline(&self) -> Option<MonotonicTime> {
-        self.jobs.values().filter_map(|entry| entry.machine.next_deadline()).min()
+        let of_machines = self.jobs.values().filter_map(|entry| entry.machine.next_deadline());
+        of_machines.chain(self.next_fallback()).min()
     }
 
     /// Lets timers fire.
@@ -119,6 +126,7 @@ impl Engine {
             let actions = self.jobs.get_mut(&job).map(|entry| entry.machine.tick(now));
             self.carry_out(job, actions.unwrap_or_default(), now);
         }
+        self.fall_back_if_due(now);
         self.feed_groups(now);
     }
 
@@ -154,12 +162,23 @@ impl Engine {
             Input::Submit(job, step) => {
                 if let Some(run) = self.owners.runs.get_mut(&job) {
                     let (number, bytes) = (step.number, step.input_bytes);
-                    run.keep(step);
+                    run.keep(step.clone());
+                    self.compute(job, step);
                     self.tell(job, Event::Submit { step: number, bytes }, now);
                 }
             }
-            Input::Finish(job) => self.tell(job, Event::Finish, now),
-            Input::Cancel(job) => self.tell(job, Event::Cancel, now),
+            Input::Finish(job) => {
+                if let Some(run) = self.owners.runs.get_mut(&job) {
+                    run.finish();
+                }
+                self.end_if_computed(job, now);
+                self.tell(job, Event::Finish, now);
+            }
+            Input::Cancel(job) => {
+                if !self.cancel_on_processor(job, now) {
+                    self.tell(job, Event::Cancel, now);
+                }
+            }
             Input::OpenGroup(new) => self.open_group(*new),
             Input::SubmitAction(group, action) => self.submit_action(group, action),
             Input::FinishGroup(group, closed) => self.finish_group(group, closed),
@@ -180,6 +199,7 @@ impl Engine {
                 self.tell_all(|| Event::BrokerClosed(connection), now);
             }
             Input::Slot(lease, event) => self.slot(lease, event, now),
+            Input::Processed(job, result) => self.processed(job, result, now),
             Input::Stop => {}
         }
     }
@@ -199,6 +219,9 @@ impl Engine {
             ToClient::Cancelled(cancelled) => cancelled.job,
             ToClient::Waits(waits) => waits.job,
         };
+        if matches!(message, ToClient::Cancelled(_)) && self.may_fall_back(job) {
+            return self.fall_back(job, now);
+        }
         let entry = self.jobs.get_mut(&job);
         let found = entry.and_then(|entry| self.owners.get_mut(entry.owner).map(|owner| (entry, owner)));
         let Some((entry, owner)) = found else {
@@ -336,46 +359,9 @@ impl Engine {
         self.touch(job);
     }
 
-    fn attach(&mut self, job: JobUuid, lease: LeaseId, endpoint: &Endpoint) {
-        let offered = self.offers.remove(&lease);
-        let owner = self.jobs.get(&job).and_then(|entry| self.owners.get_mut(entry.owner));
-        let (Some(owner), Some(Offered { node, digest })) = (owner, offered) else { return };
-        let (steps, for_slot) = std::sync::mpsc::channel();
-        let work = owner.work(digest);
-        owner.takes_slot_of(&node);
-        self.slots.insert(lease, SlotUse { job, steps: Some(steps), session: None });
-        self.start(lease, endpoint, &node, LeasedSlot { work, steps: for_slot });
-    }
-
-    /// Takes a slot and gives it up at once, so that its manager need not wait for this client.
-    fn decline(&mut self, job: JobUuid, offer: &Offer) {
-        let (_, for_slot) = std::sync::mpsc::channel();
-        self.slots.insert(offer.lease, SlotUse { job, steps: None, session: None });
-        self.start(offer.lease, &offer.endpoint, &offer.node, LeasedSlot { work: None, steps: for_slot });
-    }
-
-    fn start(&mut self, lease: LeaseId, endpoint: &Endpoint, node: &str, slot: LeasedSlot) {
-        let is_local = self.config.node.as_deref() == Some(node);
-        let inputs = self.inputs.clone();
-        let report: Report = Arc::new(move |event| {
-            // After the engine's end nobody listens.
-            let _ = inputs.send(Input::Slot(lease, event));
-        });
-        slot::start(lease, slot::addresses(endpoint, is_local), slot, &report);
-    }
-
-    fn close(&mut self, lease: LeaseId) {
-        // Threads that still open the session report it, and the session is closed then.
-        if let Some(slot) = self.slots.get_mut(&lease) {
-            slot.steps = None;
-            if let Some(session) = slot.session.take() {
-                session.close();
-            }
-        }
-    }
-
     /// Ends all jobs.
     pub(crate) fn stop(&mut self, now: MonotonicTime) {
+        self.stop_processors(now);
         self.tell_all(|| Event::Cancel, now);
         self.broker = None;
     }

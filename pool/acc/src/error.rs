@@ -73,6 +73,12 @@ pub enum Error {
         /// The last failure.
         why: String,
     },
+    /// The library has no code of the accelerator for the processor.
+    #[error("this library can't do {0} on the processor: give a function for it, or leave the fallback out")]
+    NoFallback(String),
+    /// The processor did not do what it fell to.
+    #[error("no slot came in time, and the processor could not do the job: {0}")]
+    Processor(String),
     /// The wait was longer than its limit.
     #[error("nothing came within {} s", .0.as_secs_f64())]
     TimedOut(Duration),

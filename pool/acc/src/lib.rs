@@ -18,6 +18,7 @@
 //! - [`Pool`] is the connection of the process to the broker of the pool, [`Pool::open`] waits for a slot.
 //! - [`Job`] has a slot. [`Job::run`] takes pieces of the input, [`Job::stream`] a reader and a writer (P-1).
 //! - [`Group`] has as many slots as its [`Goal`] needs, and one queue of independent actions for all of them.
+//! - [`Request::or_else`] lets the processor do a job for which no slot comes in time.
 //! - All calls return futures that any executor may poll; [`wait`] blocks the thread instead, with a deadline.
 //!
 //! The bytes of a job go straight to the device manager that has the slot: through shared memory on its node, by TLS
@@ -31,6 +32,7 @@ pub mod cli;
 mod config;
 mod engine;
 mod error;
+mod fallback;
 mod goal;
 mod group;
 mod job;
@@ -50,6 +52,8 @@ pub use config::{
     AUTHORITIES_VARIABLE, BROKERS_VARIABLE, Broker, Config, Given, NODE_VARIABLE, TOKEN_FILE_VARIABLE,
 };
 pub use error::Error;
+pub use fallback::{Fallback, Room};
+pub use fpga_accelerators::{ChunkInput, Position};
 pub use goal::{Goal, GroupRequest};
 pub use group::{Action, Group};
 pub use job::Job;

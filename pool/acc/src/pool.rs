@@ -33,7 +33,7 @@ impl Pool {
     pub fn open(&self, request: Request) -> Opening {
         let (status, shown) = watch::channel(Status::new());
         let workload_bytes = request.workload_bytes;
-        let begun = random_id().map(JobUuid).and_then(|job| {
+        let begun = request.check().and_then(|()| random_id()).map(JobUuid).and_then(|job| {
             let (granted, slot) = oneshot::channel();
             self.handle.send(Input::Open(Box::new(NewJob { job, request, status, granted })))?;
             Ok((job, slot))

@@ -8,7 +8,8 @@
 //! 2. [`chunks()`] splits the stream (P-6).
 //! 3. [`Interface::launch`] says how the kernel is launched for a chunk, and [`Interface::kernel_arguments`] what it is passed.
 //!
-//! [`Accelerator`] names the accelerators that are shipped, with their kernels as OpenCL C. The library of a cluster may
+//! [`Accelerator`] names the accelerators that are shipped, with their kernels as OpenCL C; [`Accelerator::compute`] does the same on
+//! the processor. The library of a cluster may
 //! have others, with the same kind of interface.
 //!
 //! This crate does no I/O and knows no runtime.
@@ -18,6 +19,7 @@ mod arguments;
 mod chunks;
 mod interface;
 mod launch;
+mod processor;
 pub mod reed_solomon;
 mod shipped;
 pub mod value_at_risk;
@@ -28,4 +30,5 @@ pub use chunks::{
 };
 pub use interface::{Interface, InterfaceSpec, InvalidInterface, Parameter, Tail};
 pub use launch::{KernelArgument, Launch};
+pub use processor::{ChunkInput, ChunkOutput, InvalidChunk};
 pub use shipped::Accelerator;

@@ -98,7 +98,7 @@ fn powers(base: u8) -> Row {
 }
 
 /// The product of two numbers of the field.
-fn product(a: u8, b: u8) -> u8 {
+pub(crate) fn product(a: u8, b: u8) -> u8 {
     let mut multiple = a;
     let mut sum = 0;
     for bit in 0..8 {

@@ -31,6 +31,12 @@ impl Accelerator {
         Self::ValueAtRisk,
     ];
 
+    /// The accelerator of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|accelerator| accelerator.name() == name)
+    }
+
     /// The name in the library, such as `aes-256-ctr`.
     #[must_use]
     pub fn name(self) -> &'static str {

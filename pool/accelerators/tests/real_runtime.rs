@@ -14,7 +14,7 @@ mod published;
 mod reference;
 
 use board::{Board, Loaded};
-use fpga_accelerators::{Accelerator, MAX_CHUNK_BYTES, chunks, reed_solomon};
+use fpga_accelerators::{Accelerator, ChunkInput, MAX_CHUNK_BYTES, chunks, chunks_of, reed_solomon};
 use jobs::{Job, Random};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -129,4 +129,36 @@ fn four_lost_shards_are_made_again_from_the_ten_that_are_left() {
     let coefficients = reed_solomon::Coefficients::rebuilding(lost, left).unwrap();
     let again = run(coefficients, &left.map(|shard| shards[shard]));
     assert!(again == lost.map(|shard| shards[shard]).concat());
+}
+
+#[test]
+fn a_stream_goes_from_the_board_to_the_processor_and_back_between_any_two_chunks() {
+    let board = Board::of_environment().unwrap();
+    for accelerator in Accelerator::ALL {
+        let loaded = board.load(accelerator).unwrap();
+        let (interface, block) = (accelerator.interface(), accelerator.interface().spec().block_bytes);
+        for seed in 0..20 {
+            let job = Job::random(accelerator, block as usize * 9 + seed, &mut Random(seed as u64));
+            let (arguments, most) = (job.arguments(), NonZeroU32::new(block * 2).unwrap());
+            let mut state = vec![0; interface.spec().state_bytes as usize];
+            let mut output = Vec::new();
+            for (index, chunk) in chunks_of(&interface, job.input.len() as u64, most).unwrap().enumerate() {
+                let bytes = &job.input[chunk.input.start as usize..chunk.input.end as usize];
+                let (bytes, next) = if seed >> (index % 5) & 1 == 1 {
+                    loaded.step(&arguments, &chunk, bytes, &state).unwrap()
+                } else {
+                    let bytes = &[bytes, &vec![0; chunk.zeros as usize]].concat()[..];
+                    let (state, arguments) = (&state[..], arguments.expose());
+                    let input = ChunkInput { bytes, state, arguments, position: chunk.position };
+                    let computed = accelerator.compute(&input).unwrap();
+                    (computed.bytes, computed.state)
+                };
+                output.extend(bytes);
+                state = next;
+            }
+            if let Err(difference) = job.reference().compare(&output) {
+                panic!("{accelerator:?}, seed {seed}: {difference}");
+            }
+        }
+    }
 }

@@ -90,6 +90,8 @@ enum acc_state {
   ACC_RUNNING = 2,
   // The job has ended.
   ACC_ENDED = 3,
+  // No slot came in time: the processor of this machine does the job (acc_open_or_else()).
+  ACC_ON_PROCESSOR = 4,
 };
 
 // A group; made by acc_group_open(), freed by acc_group_close().
@@ -120,6 +122,45 @@ struct acc_argument {
   size_t bytes;
 };
 
+// A chunk of a job that a function of the program computes. All pointers are valid until the function returns.
+struct acc_chunk {
+  // The chunk's bytes of the input: whole blocks, but at the end of the input where the accelerator takes a shorter one.
+  const void *input;
+  // Number of bytes of input.
+  size_t input_bytes;
+  // The arguments, one after the other in the order of the accelerator's interface.
+  const void *arguments;
+  // Number of bytes of all arguments.
+  size_t argument_bytes;
+  // The state that the chunk before has left; zeros for the first chunk.
+  const void *state;
+  // Where the function writes the state for the next chunk.
+  void *next_state;
+  // Number of bytes of the state, and of the next one.
+  size_t state_bytes;
+  // Where the function writes the chunk's output.
+  void *output;
+  // Number of bytes of output.
+  size_t output_bytes;
+  // 1 if the input ends with this chunk.
+  int is_last;
+};
+
+// Who does a job, or the rest of it, for which no slot comes in time.
+struct acc_or_else {
+  // Milliseconds for which the job waits for a slot before, for its first one and after each loss. If the broker gives no
+  // slot, the job waits no longer.
+  uint64_t after_ms;
+  // Computes a chunk. Returns 0, or another number with which the job ends (ACC_E_FAILED). The library calls it on a
+  // thread of its own, for one chunk after the other. NULL: the library's own code of the accelerators that are shipped.
+  int (*compute)(const struct acc_chunk *chunk, void *data);
+  // Handed to compute and release.
+  void *data;
+  // Called once, on any thread, when compute is not called any more, which may be after acc_close(), since a call that
+  // has begun ends; also if the job can't be opened. NULL: nothing is to be done then.
+  void (*release)(void *data);
+};
+
 // How far a job is.
 struct acc_status {
   // Where the job is.
@@ -130,6 +171,8 @@ struct acc_status {
   uint64_t input_bytes;
   // Bytes of output that are there.
   uint64_t output_bytes;
+  // Bytes of the input that the processor of this machine did; 0 unless no slot came in time.
+  uint64_t processor_bytes;
   // Why the job waits, for people; empty if it does not.
   char reason[ACC_REASON_BYTES];
 };
@@ -206,12 +249,30 @@ int acc_open(const char *accelerator,
              int64_t timeout_ms,
              struct acc_job **job);
 
+// Like acc_open(), with a fallback: if the job waits for a slot for longer than or_else says, the processor of this machine
+// does it, or the rest of it, and the job counts as open. or_else may be NULL.
+int acc_open_or_else(const char *accelerator,
+                     uint64_t workload_bytes,
+                     const struct acc_argument *arguments,
+                     size_t argument_count,
+                     const struct acc_or_else *or_else,
+                     int64_t timeout_ms,
+                     struct acc_job **job);
+
 // Opens a job and does not wait: the job has a slot when acc_wait() or acc_poll() return 0.
 int acc_start_open(const char *accelerator,
                    uint64_t workload_bytes,
                    const struct acc_argument *arguments,
                    size_t argument_count,
                    struct acc_job **job);
+
+// Like acc_start_open(), with the fallback of acc_open_or_else().
+int acc_start_open_or_else(const char *accelerator,
+                           uint64_t workload_bytes,
+                           const struct acc_argument *arguments,
+                           size_t argument_count,
+                           const struct acc_or_else *or_else,
+                           struct acc_job **job);
 
 // Stores where the program writes the job's input, and how many bytes there is room for, in *buffer and *bytes. The
 // buffer is the same for all runs of the job.

@@ -7,6 +7,7 @@ mod groups;
 mod streams;
 
 use crate::code::{call, failure, invalid};
+use crate::fallback::AccOrElse;
 use crate::job::{AccJob, Ended, Inner, Operation};
 use crate::process;
 use crate::request::JobRequest;
@@ -40,7 +41,26 @@ pub unsafe extern "C" fn acc_open(
     timeout_ms: i64,
     job: *mut *mut AccJob,
 ) -> c_int {
-    let request = JobRequest { accelerator, workload_bytes, arguments, argument_count };
+    let or_else = std::ptr::null();
+    // SAFETY: the caller has the same duties.
+    unsafe {
+        acc_open_or_else(accelerator, workload_bytes, arguments, argument_count, or_else, timeout_ms, job)
+    }
+}
+
+/// Like acc_open(), with a fallback: if the job waits for a slot for longer than or_else says, the processor of this machine
+/// does it, or the rest of it, and the job counts as open. or_else may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn acc_open_or_else(
+    accelerator: *const c_char,
+    workload_bytes: u64,
+    arguments: *const AccArgument,
+    argument_count: usize,
+    or_else: *const AccOrElse,
+    timeout_ms: i64,
+    job: *mut *mut AccJob,
+) -> c_int {
+    let request = JobRequest { accelerator, workload_bytes, arguments, argument_count, or_else };
     call(|| {
         // SAFETY: the caller has the same duties.
         let opened = unsafe { start_open(&request, job) }?;
@@ -60,7 +80,22 @@ pub unsafe extern "C" fn acc_start_open(
     argument_count: usize,
     job: *mut *mut AccJob,
 ) -> c_int {
-    let request = JobRequest { accelerator, workload_bytes, arguments, argument_count };
+    let or_else = std::ptr::null();
+    // SAFETY: the caller has the same duties.
+    unsafe { acc_start_open_or_else(accelerator, workload_bytes, arguments, argument_count, or_else, job) }
+}
+
+/// Like acc_start_open(), with the fallback of acc_open_or_else().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn acc_start_open_or_else(
+    accelerator: *const c_char,
+    workload_bytes: u64,
+    arguments: *const AccArgument,
+    argument_count: usize,
+    or_else: *const AccOrElse,
+    job: *mut *mut AccJob,
+) -> c_int {
+    let request = JobRequest { accelerator, workload_bytes, arguments, argument_count, or_else };
     call(|| {
         // SAFETY: the caller has the same duties.
         let opening = unsafe { start_open(&request, job) }?;
@@ -194,10 +229,11 @@ pub extern "C" fn acc_last_error() -> *const c_char {
 /// # Safety
 /// The pointers are NULL or valid.
 unsafe fn start_open(request: &JobRequest, job: *mut *mut AccJob) -> Result<AccJob, Failure> {
+    // SAFETY: this function's contract. The request is read first: it has data that are to be released.
+    let request = unsafe { request.read() };
     // SAFETY: NULL or writable by this function's contract.
     unsafe { store(job, std::ptr::null_mut(), "job") }?;
-    // SAFETY: this function's contract.
-    let opening = process::pool()?.open(unsafe { request.read() }?);
+    let opening = process::pool()?.open(request?);
     let status = opening.status();
     AccJob::opening(open(opening), status)
 }

@@ -9,6 +9,7 @@
 
 mod api;
 mod code;
+mod fallback;
 mod group;
 mod job;
 mod process;

@@ -1,6 +1,7 @@
 //! What programs ask for.
 
 use crate::code::invalid;
+use crate::fallback::{AccOrElse, fallback};
 use crate::values::{AccArgument, AccGoal, accelerator, arguments};
 use acc::{GroupRequest, Request};
 use fpga_foreign_process::c_boundary::Failure;
@@ -12,6 +13,7 @@ pub struct JobRequest {
     pub workload_bytes: u64,
     pub arguments: *const AccArgument,
     pub argument_count: usize,
+    pub or_else: *const AccOrElse,
 }
 
 impl JobRequest {
@@ -21,11 +23,18 @@ impl JobRequest {
     /// The pointers are NULL or valid.
     pub unsafe fn read(&self) -> Result<Request, Failure> {
         // SAFETY: this function's contract.
+        let fallback = unsafe { fallback(self.or_else) };
+        // SAFETY: as above.
         let name = unsafe { accelerator(self.accelerator) }?;
         // SAFETY: as above.
         let values = unsafe { arguments(self.arguments, self.argument_count) }?;
         let request = Request::new(name, self.workload_bytes);
-        Ok(values.into_iter().fold(request, |request, (name, value)| request.argument(name, value)))
+        let request =
+            values.into_iter().fold(request, |request, (name, value)| request.argument(name, value));
+        Ok(match fallback {
+            Some(fallback) => fallback(request),
+            None => request,
+        })
     }
 }
 

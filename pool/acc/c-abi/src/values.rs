@@ -57,6 +57,8 @@ pub enum AccState {
     ACC_RUNNING = 2,
     /// The job has ended.
     ACC_ENDED = 3,
+    /// No slot came in time: the processor of this machine does the job (acc_open_or_else()).
+    ACC_ON_PROCESSOR = 4,
 }
 
 /// How far a job is.
@@ -71,6 +73,8 @@ pub struct AccStatus {
     pub input_bytes: u64,
     /// Bytes of output that are there.
     pub output_bytes: u64,
+    /// Bytes of the input that the processor of this machine did; 0 unless no slot came in time.
+    pub processor_bytes: u64,
     /// Why the job waits, for people; empty if it does not.
     pub reason: [c_char; ACC_REASON_BYTES],
 }
@@ -222,10 +226,12 @@ impl AccStatus {
             Where::Waiting(why) => (AccState::ACC_WAITING, why.as_str()),
             Where::Attaching => (AccState::ACC_ATTACHING, ""),
             Where::Running => (AccState::ACC_RUNNING, ""),
+            Where::OnProcessor => (AccState::ACC_ON_PROCESSOR, ""),
             Where::Ended => (AccState::ACC_ENDED, ""),
         };
         let Status { input_bytes, output_bytes, slots, .. } = *status;
-        Self { state, slots, input_bytes, output_bytes, reason: reason(why) }
+        let processor_bytes = status.processor_bytes.unwrap_or(0);
+        Self { state, slots, input_bytes, output_bytes, processor_bytes, reason: reason(why) }
     }
 }
 

@@ -67,7 +67,7 @@ fn assert_silent_success(output: &Output) {
 fn c_programs_run_jobs_and_groups_wait_poll_cancel_and_fork() {
     let (installed, bed) = (Installed::new(), RealBed::new(&[], &[1]));
     let program = installed.compile("tests/jobs.c");
-    for case in ["runs", "polls", "misuse", "waits", "groups", "forks", "nobody"] {
+    for case in ["runs", "polls", "misuse", "waits", "falls", "groups", "forks", "nobody"] {
         println!("{case}");
         assert_silent_success(&installed.command(&program, &bed.address).arg(case).output().unwrap());
     }

@@ -3,6 +3,7 @@
 #include <acc.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,68 @@ static void waits(void) {
   CHECK(acc_close(job) == 0 && acc_close(holder) == 0);
 }
 
+static atomic_int released;
+
+static void release(void *data) {
+  (void)data;
+  released++;
+}
+
+static int invert(const struct acc_chunk *chunk, void *data) {
+  const unsigned char *input = chunk->input;
+  unsigned char *output = chunk->output;
+  CHECK(chunk->argument_bytes == 48 && chunk->state_bytes == 8 && chunk->output_bytes == chunk->input_bytes);
+  for (size_t at = 0; at < chunk->input_bytes; at++) {
+    output[at] = (unsigned char)~input[at];
+  }
+  *(int *)data += 1;
+  return chunk->is_last ? 0 : 7;
+}
+
+/* The only slot is held: the processor does the job, by the library's code and by a function of the program. */
+static void falls_back(void) {
+  const size_t count = 5000005;
+  unsigned char *plain = bytes(count), *secret = malloc(count), *again = malloc(count);
+  struct acc_job *holder = open_aes(16), *job;
+  const struct acc_or_else own_code = {50, NULL, NULL, release};
+  CHECK(acc_open_or_else("aes-256-ctr", count, AES, 2, &own_code, LIMIT_MS, &job) == 0);
+  struct acc_status status;
+  CHECK(acc_status(job, &status) == 0 && status.state == ACC_ON_PROCESSOR);
+  CHECK(acc_stream(job, plain, count, secret, count, LIMIT_MS) == 0);
+  CHECK(acc_status(job, &status) == 0 && status.processor_bytes == count && status.slots == 0);
+  CHECK(acc_close(job) == 0 && acc_close(holder) == 0);
+  CHECK(memcmp(plain, secret, count) != 0);
+  job = open_aes(count);
+  CHECK(acc_stream(job, secret, count, again, count, LIMIT_MS) == 0);
+  CHECK(acc_status(job, &status) == 0 && status.processor_bytes == 0 && status.slots == 1);
+  CHECK(memcmp(plain, again, count) == 0);
+
+  int calls = 0;
+  const struct acc_or_else function = {0, invert, &calls, release};
+  struct acc_job *other;
+  CHECK(acc_start_open_or_else("aes-256-ctr", 20, AES, 2, &function, &other) == 0);
+  CHECK(acc_wait(other, LIMIT_MS) == 0);
+  CHECK(acc_stream(other, plain, 20, again, 20, LIMIT_MS) == 0 && calls == 1);
+  CHECK(again[0] == (unsigned char)~plain[0] && again[19] == (unsigned char)~plain[19]);
+  CHECK(acc_close(other) == 0);
+  CHECK(acc_open_or_else("aes-256-ctr", count, AES, 2, &function, LIMIT_MS, &other) == 0);
+  CHECK(acc_stream(other, plain, count, again, count, LIMIT_MS) == ACC_E_FAILED);
+  CHECK(strstr(acc_last_error(), "returned 7") != NULL);
+  CHECK(acc_close(other) == 0);
+  CHECK(acc_open_or_else(NULL, 1, NULL, 0, &function, 0, &other) == ACC_E_INVALID);
+  CHECK(acc_open_or_else("own", 1, NULL, 0, &own_code, 0, &other) == ACC_E_INVALID);
+  CHECK(acc_close(job) == 0);
+  /* The library's own code and what was invalid included; a thread may still end. */
+  struct timespec soon = {0, 1000000};
+  for (int waited = 0; released < 5; waited++) {
+    CHECK(waited < LIMIT_MS);
+    nanosleep(&soon, NULL);
+  }
+  free(plain);
+  free(secret);
+  free(again);
+}
+
 static void groups(void) {
   enum { ACTIONS = 20, BYTES = 50000 };
   unsigned char *input = bytes(BYTES);
@@ -209,7 +272,7 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(void);
   } cases[] = {{"runs", runs_and_streams}, {"polls", polls}, {"misuse", misuse}, {"waits", waits},
-               {"groups", groups},         {"forks", forks}, {"nobody", nobody}};
+               {"falls", falls_back},      {"groups", groups}, {"forks", forks}, {"nobody", nobody}};
   CHECK(argc == 2);
   for (size_t at = 0; at < sizeof cases / sizeof *cases; at++) {
     if (strcmp(argv[1], cases[at].name) == 0) {

@@ -16,8 +16,21 @@ nothing of it: they read and write arrays where they are.
 """
 
 from ._errors import Closed, Error, Timeout
+from ._fallback import OrElse
 from ._group import Group, Statistics
 from ._job import Job, Status, open, open_async
 from ._library import configure
 
-__all__ = ["Closed", "Error", "Group", "Job", "Statistics", "Status", "Timeout", "configure", "open", "open_async"]
+__all__ = [
+    "Closed",
+    "Error",
+    "Group",
+    "Job",
+    "OrElse",
+    "Statistics",
+    "Status",
+    "Timeout",
+    "configure",
+    "open",
+    "open_async",
+]

@@ -5,31 +5,35 @@ import time
 from ctypes import byref, c_size_t, c_uint64, c_void_p, memmove
 from dataclasses import dataclass
 
-from ._errors import PENDING, TIMEOUT, Closed
+from ._errors import PENDING, TIMEOUT, Closed, Error
+from ._fallback import Call
 from ._library import Arguments, Buffer, StatusValues, check, error, library
 
 # Python sees Ctrl-C between two waits.
 _SLICE_S = 0.2
-_STATES = ("waiting", "attaching", "running", "ended")
+_STATES = ("waiting", "attaching", "running", "ended", "on the processor")
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a job is; ``reason`` says why it waits."""
+    """How far a job is; ``reason`` says why it waits. ``processor_bytes`` of the input were done by the processor of this
+    machine, since no slot came in time."""
 
     state: str
     slots: int
     input_bytes: int
     output_bytes: int
+    processor_bytes: int
     reason: str
 
 
-def open(accelerator, workload_bytes, *, timeout=None, **arguments):
-    """Opens a job over so many bytes of input, and waits until it has a slot, at most ``timeout`` seconds.
+def open(accelerator, workload_bytes, *, timeout=None, or_else=None, **arguments):
+    """Opens a job over so many bytes of input, and waits until it has a slot, at most ``timeout`` seconds. With an ``OrElse``
+    the processor does the job if no slot comes in time.
 
     The accelerator's arguments, such as ``key``, are keywords.
     """
-    job = Job(accelerator, workload_bytes, arguments)
+    job = Job(accelerator, workload_bytes, arguments, or_else)
     try:
         job.wait(timeout)
     except BaseException:
@@ -38,9 +42,9 @@ def open(accelerator, workload_bytes, *, timeout=None, **arguments):
     return job
 
 
-async def open_async(accelerator, workload_bytes, **arguments):
+async def open_async(accelerator, workload_bytes, *, or_else=None, **arguments):
     """Like ``open``, for asyncio. ``asyncio.timeout`` limits the wait."""
-    job = Job(accelerator, workload_bytes, arguments)
+    job = Job(accelerator, workload_bytes, arguments, or_else)
     try:
         await job._ended()
     except BaseException:
@@ -62,12 +66,13 @@ class Job:
     waits; ``open`` returns a job that has a slot. One thread at a time uses a job; ``cancel`` and ``status`` are for
     any."""
 
-    def __init__(self, accelerator, workload_bytes, arguments=()):
-        self._open = _Handle()
+    def __init__(self, accelerator, workload_bytes, arguments=(), or_else=None):
+        self._open, self._call = _Handle(), Call()
         with Arguments(dict(arguments)) as given:
+            name, otherwise = accelerator.encode(), or_else and byref(or_else._values(self._call))
             check(
-                library.acc_start_open(
-                    accelerator.encode(), workload_bytes, given.array, given.count, byref(self._open)
+                library.acc_start_open_or_else(
+                    name, workload_bytes, given.array, given.count, otherwise, byref(self._open)
                 )
             )
 
@@ -131,7 +136,8 @@ class Job:
         values = StatusValues()
         check(library.acc_status(self._handle, byref(values)))
         reason = values.reason.decode("utf-8", "replace")
-        return Status(_STATES[values.state], values.slots, values.input_bytes, values.output_bytes, reason)
+        state, bytes_ = _STATES[values.state], (values.input_bytes, values.output_bytes, values.processor_bytes)
+        return Status(state, values.slots, *bytes_, reason)
 
     def wait(self, timeout=None):
         """Waits until the job has a slot, or its operation has ended, at most ``timeout`` seconds."""
@@ -140,10 +146,17 @@ class Job:
             left = _SLICE_S if ends is None else min(_SLICE_S, ends - time.monotonic())
             code = library.acc_wait(handle, max(0, int(left * 1000)))
             if code != TIMEOUT:
-                check(code)
+                self._check(code)
                 return
             if ends is not None and time.monotonic() >= ends:
                 raise error(code)
+
+    def _check(self, code):
+        """Returns what a function has returned, or raises its error, from that of the program's own function."""
+        try:
+            return check(code)
+        except Error as error:
+            raise error from self._call.exception
 
     def cancel(self):
         """Gives the job up, and returns at once."""
@@ -167,7 +180,7 @@ class Job:
         descriptor = check(library.acc_descriptor(handle))
         loop.add_reader(descriptor, ready.set)
         try:
-            while check(library.acc_poll(handle)) == PENDING:
+            while self._check(library.acc_poll(handle)) == PENDING:
                 await ready.wait()
                 ready.clear()
         finally:

@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 from ._errors import TIMEOUT, Error, Timeout
 
@@ -23,8 +23,32 @@ class StatusValues(Structure):
         ("slots", c_uint32),
         ("input_bytes", c_uint64),
         ("output_bytes", c_uint64),
+        ("processor_bytes", c_uint64),
         ("reason", c_char * REASON_BYTES),
     ]
+
+
+class Chunk(Structure):
+    _fields_ = [
+        ("input", c_void_p),
+        ("input_bytes", c_size_t),
+        ("arguments", c_void_p),
+        ("argument_bytes", c_size_t),
+        ("state", c_void_p),
+        ("next_state", c_void_p),
+        ("state_bytes", c_size_t),
+        ("output", c_void_p),
+        ("output_bytes", c_size_t),
+        ("is_last", c_int),
+    ]
+
+
+Compute = CFUNCTYPE(c_int, POINTER(Chunk), c_void_p)
+Release = CFUNCTYPE(None, c_void_p)
+
+
+class OrElseValues(Structure):
+    _fields_ = [("after_ms", c_uint64), ("compute", Compute), ("data", c_void_p), ("release", Release)]
 
 
 class Goal(Structure):
@@ -83,7 +107,14 @@ library = _load()
 library.acc_last_error.restype = c_char_p
 _functions = {
     "acc_configure": [POINTER(Config)],
-    "acc_start_open": [c_char_p, c_uint64, POINTER(Argument), c_size_t, POINTER(c_void_p)],
+    "acc_start_open_or_else": [
+        c_char_p,
+        c_uint64,
+        POINTER(Argument),
+        c_size_t,
+        POINTER(OrElseValues),
+        POINTER(c_void_p),
+    ],
     "acc_input": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
     "acc_start_run": [c_void_p, c_size_t],
     "acc_start_stream": [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t],

@@ -107,6 +107,33 @@ class Jobs(unittest.TestCase):
             waiting.close()
             waiting.close()
 
+    def test_the_processor_does_what_no_slot_comes_for(self):
+        plain = os.urandom(5_000_001)
+        with fpga_acc.open("aes-256-ctr", len(plain), timeout=60, **AES) as job:
+            expected = job.stream(plain)
+        with fpga_acc.open("sha-256", 5, timeout=60):
+            with fpga_acc.open("aes-256-ctr", len(plain), or_else=fpga_acc.OrElse(0.05), **AES) as job:
+                self.assertEqual(job.status().state, "on the processor")
+                self.assertEqual(job.stream(plain), expected)
+                self.assertEqual((job.status().processor_bytes, job.status().slots), (len(plain), 0))
+
+    def test_a_function_of_the_program_is_the_processor(self):
+        def digest(data, state, arguments, is_last):
+            self.assertEqual((state, arguments, is_last), (bytes(40), b"", True))
+            return hashlib.sha256(data).digest(), state
+
+        def asked(compute):
+            with fpga_acc.open("sha-256", 5, timeout=60, or_else=fpga_acc.OrElse(0, compute)) as job:
+                return job.run(b"12345", timeout=60)
+
+        self.assertEqual(asked(digest), hashlib.sha256(b"12345").digest())
+        with self.assertRaisesRegex(fpga_acc.Error, "could not do the job") as raised:
+            asked(lambda *_: 1 / 0)
+        self.assertIsInstance(raised.exception.__cause__, ZeroDivisionError)
+        with self.assertRaises(fpga_acc.Error) as raised:
+            asked(lambda *_: (b"short", bytes(40)))
+        self.assertIn("return 32", str(raised.exception.__cause__))
+
     def test_a_task_that_is_cancelled_gives_its_job_up(self):
         async def cancelled():
             with fpga_acc.open("sha-256", 5, timeout=60):

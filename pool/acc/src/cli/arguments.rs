@@ -48,8 +48,7 @@ pub(super) fn from_hex(digits: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
 
 /// Bytes of a parameter of a shipped accelerator.
 fn parameter_bytes(accelerator: &str, name: &str) -> Option<usize> {
-    let accelerator = Accelerator::ALL.into_iter().find(|known| known.name() == accelerator)?;
-    let interface = accelerator.interface();
+    let interface = Accelerator::named(accelerator)?.interface();
     let parameter = interface.spec().parameters.iter().find(|parameter| parameter.name == name)?;
     usize::try_from(parameter.bytes).ok()
 }

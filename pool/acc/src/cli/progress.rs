@@ -68,6 +68,7 @@ impl Progress {
 fn without_bytes(status: &Status) -> String {
     match status.at {
         Where::Running => "running".to_owned(),
+        Where::OnProcessor => "running on the processor".to_owned(),
         _ => status.to_string(),
     }
 }

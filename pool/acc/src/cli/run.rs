@@ -5,9 +5,9 @@ use super::input::standard_input;
 use super::interrupt::interrupted;
 use super::progress::{Progress, Show};
 use super::{FAILED, INTERRUPTED, NO_SLOT};
-use crate::{Config, Error, Pool, Request, wait};
+use crate::{Config, Error, Fallback, Pool, Request, Status, wait};
 use anyhow::{Context as _, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fpga_net::duration;
 use futures::future::{Either, select};
 use futures::io::AllowStdIo;
@@ -24,6 +24,8 @@ Examples:
   fpga-acc run aes-256-ctr --key-file key --hex counter=$(openssl rand -hex 16) < plain > secret
   # The SHA-256 digest of a stream whose length is not known before.
   tar c folder | fpga-acc run sha-256 | xxd -p -c 32
+  # If there is no slot for 10 s, the processor does it.
+  fpga-acc run sha-256 --wait 10s --or-else processor < file | xxd -p -c 32
 
 The addresses of the pool's brokers are in FPGA_POOL (HOST:PORT, with TLS https://HOST:PORT, several by commas), the
 path of the token in FPGA_POOL_TOKEN_FILE, that of the brokers' authority in FPGA_POOL_CA, the name of this node in
@@ -56,9 +58,20 @@ pub(super) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     wait: Option<Duration>,
 
+    /// Who does the job, or the rest of it, if it has no slot for --wait, or the pool has none. The standard error says so.
+    #[arg(long, value_enum, value_name = "WHO", requires = "wait")]
+    or_else: Option<OrElse>,
+
     /// Whether the standard error gets progress, and the reason while the job waits.
     #[arg(long, value_enum, default_value = "auto")]
     progress: Show,
+}
+
+/// Who does a job for which no slot comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OrElse {
+    /// The processor of this machine, by the library's own code; for the accelerators that `fpga-acc list` shows.
+    Processor,
 }
 
 /// Bytes of an input whose length is unknown: a job that is neither the smallest nor the largest one.
@@ -99,8 +112,10 @@ impl Run {
 
     async fn work(&self, pool: &Pool) -> Result<(), Failure> {
         let opening = pool.open(self.request()?);
+        let status = opening.status();
         let progress = Progress::start(self.progress, opening.status());
-        let opened = match self.wait {
+        // With a fallback a job that has waited for long enough is open.
+        let opened = match self.wait.filter(|_| self.or_else.is_none()) {
             None => opening.await.map_err(anyhow::Error::from),
             Some(limit) => match select(opening, pin!(after(limit))).await {
                 Either::Left((opened, _)) => opened.map_err(anyhow::Error::from),
@@ -123,6 +138,10 @@ impl Run {
         streamed.map_err(anyhow::Error::from)?;
         job.close().await.map_err(anyhow::Error::from)?;
         drop(progress);
+        let Status { input_bytes, processor_bytes, .. } = *status.borrow();
+        if let Some(bytes) = processor_bytes {
+            eprintln!("fpga-acc: no slot came in time: the processor did {bytes} of {input_bytes} bytes");
+        }
         Ok(())
     }
 
@@ -137,6 +156,9 @@ impl Run {
         for (name, digits) in &self.hex {
             let value = from_hex(digits).with_context(|| format!("--hex {name}"))?;
             request = request.argument(name, &value);
+        }
+        if let (Some(OrElse::Processor), Some(limit)) = (self.or_else, self.wait) {
+            request = request.or_else(limit, Fallback::shipped());
         }
         Ok(request)
     }

@@ -1,8 +1,10 @@
 //! A job by itself: the data of its steps, the state between them, and who waits for what.
 
 use super::owner::{MAX_FAILURES, Owner};
+use super::processor::ProcessorWork;
 use crate::asked::{Asked, Known};
 use crate::error::Error;
+use crate::fallback::OrElse;
 use crate::request::Request;
 use crate::slot::{Continuity, Done, SlotEnd, Work};
 use crate::status::{Status, Where};
@@ -48,6 +50,12 @@ pub(super) struct Run {
     error: Option<Error>,
     slots: u32,
     was_running: bool,
+    /// Who does the job if no slot comes in time.
+    or_else: Option<OrElse>,
+    /// Since when the job has had no slot; `None` while it has one, and on the processor.
+    without_slot_since: Option<MonotonicTime>,
+    /// Whether no more steps come.
+    is_finished: bool,
 }
 
 impl NewJob {
@@ -72,12 +80,78 @@ impl Run {
             error: None,
             slots: 0,
             was_running: false,
+            or_else: request.or_else,
+            without_slot_since: None,
+            is_finished: false,
         }
     }
 
     /// Keeps a step until its output is there.
     pub(super) fn keep(&mut self, step: Step) {
         self.steps.insert(step.number, step);
+    }
+
+    /// No more steps come.
+    pub(super) fn finish(&mut self) {
+        self.is_finished = true;
+    }
+
+    /// Whether all steps are done, and no more come.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_finished && self.steps.is_empty()
+    }
+
+    /// When the processor is to do the job, if it waits till then; `None` if the job does not wait, or has no fallback.
+    pub(super) fn falls_back_at(&self) -> Option<MonotonicTime> {
+        let or_else = self.or_else.as_ref()?;
+        let waits = matches!(self.status.borrow().at, Where::Waiting(_));
+        self.without_slot_since.filter(|_| waits).map(|since| since + or_else.after.into())
+    }
+
+    /// Leaves the pool for the processor. Returns what its thread computes, and the steps that are not done.
+    pub(super) fn go_to_processor(&mut self) -> Result<(ProcessorWork, Vec<Step>), Error> {
+        let OrElse { fallback, .. } = self.or_else.take().ok_or(Error::Cancelled)?;
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => self.asked.learn()?,
+        };
+        self.known = Some(known.clone());
+        self.without_slot_since = None;
+        self.status.send_modify(|status| status.processor_bytes = Some(0));
+        self.show_at(Where::OnProcessor);
+        let mut steps: Vec<Step> = self.steps.values().cloned().collect();
+        steps.sort_unstable_by_key(|step| step.number);
+        let (accelerator, state) = (self.asked.accelerator.clone(), self.state.clone());
+        Ok((ProcessorWork { accelerator, fallback, known, state }, steps))
+    }
+
+    /// Shows how far the job is, and tells the program that the job has begun.
+    fn show_at(&mut self, at: Where) {
+        let slots = self.slots;
+        let has_begun = matches!(at, Where::Running | Where::OnProcessor);
+        self.status.send_if_modified(|status| {
+            let changed = status.at != at || status.slots != slots;
+            (status.at, status.slots) = (at, slots);
+            changed
+        });
+        if has_begun
+            && let Some(Known { interface, .. }) = &self.known
+            && let Some(granted) = self.granted.take()
+        {
+            // A program that has given the job up has sent a Cancel as well.
+            let _ = granted.send(Ok(Granted { interface: Arc::clone(interface) }));
+        }
+    }
+
+    /// Tells the program how the job has ended.
+    pub(super) fn ended_with(&mut self, job: JobUuid, end: Result<End, Error>, now: MonotonicTime) {
+        match end {
+            Ok(end) => self.ended(job, end, now),
+            Err(error) => {
+                self.error = Some(error);
+                self.ended(job, End::Cancelled, now);
+            }
+        }
     }
 }
 
@@ -124,6 +198,9 @@ impl Owner for Run {
         self.state = state;
         self.failures = 0;
         self.status.send_modify(|status| {
+            if let Some(bytes) = &mut status.processor_bytes {
+                *bytes += step.input_bytes;
+            }
             status.input_bytes += step.input_bytes;
             status.output_bytes += output.len() as u64;
         });
@@ -139,26 +216,18 @@ impl Owner for Run {
         }
     }
 
-    /// Shows how far the job is, and tells the program of the first slot.
-    fn show(&mut self, _: JobUuid, at: Where, _: MonotonicTime) {
+    fn show(&mut self, _: JobUuid, at: Where, now: MonotonicTime) {
         let is_running = at == Where::Running;
         if is_running && !self.was_running {
             self.slots += 1;
         }
         self.was_running = is_running;
-        let slots = self.slots;
-        self.status.send_if_modified(|status| {
-            let changed = status.at != at || status.slots != slots;
-            (status.at, status.slots) = (at, slots);
-            changed
-        });
-        if is_running
-            && let Some(Known { interface, .. }) = &self.known
-            && let Some(granted) = self.granted.take()
-        {
-            // A program that has given the job up has sent a Cancel as well.
-            let _ = granted.send(Ok(Granted { interface: Arc::clone(interface) }));
+        if is_running {
+            self.without_slot_since = None;
+        } else {
+            self.without_slot_since.get_or_insert(now);
         }
+        self.show_at(at);
     }
 
     /// Tells the program how the job has ended.

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod fallback;
 mod faults;
 mod program;
 mod results;

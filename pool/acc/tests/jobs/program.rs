@@ -67,6 +67,21 @@ fn the_exit_code_says_whether_there_was_no_slot_and_the_message_why() {
 }
 
 #[test]
+fn the_processor_does_it_where_the_user_says_so_and_the_standard_error_tells() {
+    let bed = Bed::new(0);
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain");
+    std::fs::write(&plain, bytes(4_500_001)).unwrap();
+    let arguments = ["run", "sha-256", "--wait", "200ms", "--or-else", "processor"];
+    let output = fpga_acc(&bed, &arguments).stdin(File::open(&plain).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(output.stdout, digest(&SHA256, &bytes(4_500_001)).as_ref());
+    assert_eq!(told(&output), "fpga-acc: no slot came in time: the processor did 4500001 of 4500001 bytes\n");
+    let without_limit = fpga_acc(&bed, &["run", "sha-256", "--or-else", "processor"]).output().unwrap();
+    assert_eq!(without_limit.status.code(), Some(2), "{}", told(&without_limit));
+}
+
+#[test]
 fn ctrl_c_gives_the_job_up() {
     let bed = Bed::new(0);
     let waiting = fpga_acc(&bed, &["run", "sha-256"]).stdin(Stdio::piped()).spawn().unwrap();

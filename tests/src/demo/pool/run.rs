@@ -82,7 +82,9 @@ impl Library {
                 let status = status.borrow();
                 let state = match &status.at {
                     Where::Waiting(why) => JobState::Waits(why.clone()),
-                    Where::Attaching | Where::Running | Where::Ended => JobState::HasSlot,
+                    Where::Attaching | Where::Running | Where::OnProcessor | Where::Ended => {
+                        JobState::HasSlot
+                    }
                 };
                 (status.input_bytes, state)
             }
