@@ -37,11 +37,15 @@ impl Asked {
         self.arguments.push((name, Zeroizing::new(value.to_vec())));
     }
 
-    /// Looks the interface up, and takes the arguments.
-    pub(crate) fn learn(&mut self) -> Result<Known, Error> {
+    /// Takes the interface that the broker tells, as JSON, or else that of a shipped accelerator, and the arguments.
+    pub(crate) fn learn(&mut self, told: Option<&str>) -> Result<Known, Error> {
         let name = &self.accelerator;
-        let shipped = Accelerator::named(name);
-        let interface = shipped.ok_or_else(|| Error::UnknownAccelerator(name.clone()))?.interface();
+        let shipped = || Accelerator::named(name).map(Accelerator::interface);
+        let interface: Interface = match told {
+            Some(told) => serde_json::from_str(told)
+                .map_err(|error| Error::Interface { accelerator: name.clone(), reason: error.to_string() })?,
+            None => shipped().ok_or_else(|| Error::UnknownAccelerator(name.clone()))?,
+        };
         let values = std::mem::take(&mut self.arguments);
         let values: Vec<_> = values.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
         let arguments = Arc::new(interface.arguments(&values)?);

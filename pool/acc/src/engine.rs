@@ -214,7 +214,7 @@ impl Engine {
 
     fn broker(&mut self, connection: ConnectionId, message: ToClient, now: MonotonicTime) {
         let job = match &message {
-            ToClient::Ticket(sealed) => sealed.ticket.job,
+            ToClient::Ticket(sealed, _) => sealed.ticket.job,
             ToClient::Offer(Offer { job, .. }) => *job,
             ToClient::Cancelled(cancelled) => cancelled.job,
             ToClient::Waits(waits) => waits.job,
@@ -232,9 +232,9 @@ impl Engine {
             return;
         };
         match &message {
-            ToClient::Ticket(sealed) => {
+            ToClient::Ticket(sealed, interface) => {
                 entry.has_ticket(sealed);
-                entry.machine.set_repetition(owner.queued(now));
+                entry.machine.set_repetition(owner.queued(interface.as_deref(), now));
             }
             ToClient::Offer(Offer { lease, node, digest, .. }) => {
                 self.offers.insert(*lease, Offered { node: Arc::clone(node), digest: *digest });

@@ -52,8 +52,18 @@ pub enum Error {
     #[error("the group's goal asks for no action, or leaves no time; write at least 1 action and 1 ms")]
     Goal,
     /// Nobody has said what the accelerator takes and gives.
-    #[error("the interface of the accelerator {0:?} is unknown; look at its name with `fpga-acc list`")]
+    #[error(
+        "the interface of the accelerator {0:?} is unknown: `fpga-acc list` shows those that are shipped; write that of your own into its Bitstream"
+    )]
     UnknownAccelerator(String),
+    /// What the pool says of an accelerator is not possible.
+    #[error("the pool's interface of the accelerator {accelerator:?} is not possible: {reason}")]
+    Interface {
+        /// Name of the accelerator.
+        accelerator: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The broker gives the job no slot.
     #[error("{message}")]
     Refused {

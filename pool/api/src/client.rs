@@ -2,7 +2,7 @@
 
 use crate::hello::Hello;
 use crate::lease::digest;
-use crate::limits::{MAX_ACCELERATOR_BYTES, MAX_NAME_BYTES, MAX_TEXT_BYTES};
+use crate::limits::{MAX_ACCELERATOR_BYTES, MAX_INTERFACE_BYTES, MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::wire::{array, for_people, id, id_bytes, name, present, text};
 use crate::{Malformed, v1};
 use fpga_core::bitstream::Digest;
@@ -48,8 +48,9 @@ pub struct SealedTicket {
 /// What the broker says to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToClient {
-    /// The answer to a Want. The client shows it with each later Want of the job.
-    Ticket(SealedTicket),
+    /// The answer to a Want. The client shows the ticket with each later Want of the job. The text is the interface of the
+    /// accelerator as JSON (`fpga_accelerators::Interface`), if the library says it.
+    Ticket(SealedTicket, Option<Arc<str>>),
     /// A slot is ready.
     Offer(Offer),
     /// The job won't get a slot.
@@ -154,7 +155,7 @@ impl ToClient {
     #[must_use]
     pub fn message(&self) -> Option<BrokerToClient> {
         match self {
-            Self::Ticket(sealed) => Some(BrokerToClient::Ticket(sealed.ticket)),
+            Self::Ticket(sealed, _) => Some(BrokerToClient::Ticket(sealed.ticket)),
             Self::Offer(Offer { job, lease, endpoint, .. }) => {
                 Some(BrokerToClient::Offer { job: *job, lease: *lease, endpoint: endpoint.clone() })
             }
@@ -170,7 +171,10 @@ impl From<ToClient> for v1::ToClient {
     fn from(message: ToClient) -> Self {
         use v1::to_client::Kind;
         let kind = match message {
-            ToClient::Ticket(ticket) => Kind::Ticket(ticket.into()),
+            ToClient::Ticket(ticket, interface) => {
+                let interface = interface.as_deref().unwrap_or_default().to_owned();
+                Kind::Ticket(v1::Ticket { interface, ..ticket.into() })
+            }
             ToClient::Offer(Offer { job, lease, endpoint, node, digest }) => Kind::Offer(v1::Offer {
                 job: id_bytes(job.0),
                 lease: id_bytes(lease.0),
@@ -197,7 +201,11 @@ impl TryFrom<v1::ToClient> for ToClient {
     fn try_from(message: v1::ToClient) -> Result<Self, Malformed> {
         use v1::to_client::Kind;
         Ok(match present(message.kind, "ToClient.kind")? {
-            Kind::Ticket(ticket) => Self::Ticket(ticket.try_into()?),
+            Kind::Ticket(ticket) => {
+                text(&ticket.interface, MAX_INTERFACE_BYTES, "Ticket.interface")?;
+                let interface = (!ticket.interface.is_empty()).then(|| ticket.interface.as_str().into());
+                Self::Ticket(ticket.try_into()?, interface)
+            }
             Kind::Offer(v1::Offer { job, lease, endpoint, node, digest: bytes }) => Self::Offer(Offer {
                 job: JobUuid(id(&job, "Offer.job")?),
                 lease: LeaseId(id(&lease, "Offer.lease")?),
@@ -222,7 +230,12 @@ impl TryFrom<v1::ToClient> for ToClient {
 impl From<SealedTicket> for v1::Ticket {
     fn from(sealed: SealedTicket) -> Self {
         let SealedTicket { ticket, code } = sealed;
-        Self { job: id_bytes(ticket.job.0), first_arrival_ms: ticket.first_arrival.0, code: code.to_vec() }
+        Self {
+            job: id_bytes(ticket.job.0),
+            first_arrival_ms: ticket.first_arrival.0,
+            code: code.to_vec(),
+            interface: String::new(),
+        }
     }
 }
 
@@ -230,7 +243,7 @@ impl TryFrom<v1::Ticket> for SealedTicket {
     type Error = Malformed;
 
     fn try_from(ticket: v1::Ticket) -> Result<Self, Malformed> {
-        let v1::Ticket { job, first_arrival_ms, code } = ticket;
+        let v1::Ticket { job, first_arrival_ms, code, .. } = ticket;
         let job = JobUuid(id(&job, "Ticket.job")?);
         let ticket = Ticket { job, first_arrival: WallTime(first_arrival_ms) };
         Ok(Self { ticket, code: array(&code, "Ticket.code")? })

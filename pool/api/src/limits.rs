@@ -26,6 +26,8 @@ pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
 pub const MAX_NAME_BYTES: usize = 253;
 /// Maximum length of an accelerator's name, in bytes.
 pub const MAX_ACCELERATOR_BYTES: usize = fpga_core::bitstream::MAX_NAME_BYTES;
+/// Maximum length of an accelerator's interface, in bytes of JSON: one with 16 parameters has less than half of it.
+pub const MAX_INTERFACE_BYTES: usize = 4 * 1024;
 /// Maximum length of a network address, in bytes: a name, a colon, and a port.
 pub const MAX_ADDRESS_BYTES: usize = 253 + 6;
 /// Maximum length of a Unix socket's path, in bytes, without the final zero (`sun_path`).

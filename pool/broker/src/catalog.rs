@@ -1,5 +1,6 @@
 //! The accelerators of the pool and their bitstreams: from Bitstream objects, or from a file outside of a cluster.
 
+use fpga_accelerators::Interface;
 use fpga_core::bitstream::{BitstreamId, Digest, MAX_NAME_BYTES};
 use fpga_core::library::{Library, LibraryVariant, Meaning};
 use fpga_pool_api::limits::MAX_NAME_BYTES as MAX_KIND_BYTES;
@@ -15,10 +16,23 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub enum Catalog {
     /// Those of a file. Every tenant may use them.
-    File(BTreeMap<String, Arc<[Variant]>>),
+    File {
+        /// The bitstreams of each accelerator.
+        accelerators: BTreeMap<String, Arc<[Variant]>>,
+        /// What accelerators take and give, by name.
+        interfaces: BTreeMap<String, Arc<str>>,
+    },
     /// Those of Bitstream objects, which say which namespaces may use them.
-    Cluster(Library),
+    Cluster {
+        /// The bitstreams.
+        library: Library,
+        /// What accelerators take and give.
+        interfaces: ClusterInterfaces,
+    },
 }
+
+/// Interfaces as JSON, by namespace and name of the Bitstream.
+pub type ClusterInterfaces = BTreeMap<(String, String), Arc<str>>;
 
 /// A bitstream of an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -74,6 +88,8 @@ pub enum LibraryFileError {
 #[serde(deny_unknown_fields)]
 struct LibraryFile {
     accelerators: BTreeMap<String, Vec<Variant>>,
+    #[serde(default)]
+    interfaces: BTreeMap<String, Interface>,
 }
 
 impl Catalog {
@@ -96,7 +112,8 @@ impl Catalog {
     /// # Errors
     /// A text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let LibraryFile { accelerators } = toml::from_str(text).map_err(|error| error.to_string())?;
+        let LibraryFile { accelerators, interfaces } =
+            toml::from_str(text).map_err(|error| error.to_string())?;
         for (name, variants) in &accelerators {
             if name.is_empty() || name.len() > MAX_NAME_BYTES {
                 return Err(format!(
@@ -108,15 +125,37 @@ impl Catalog {
             }
         }
         let of = |(name, variants): (String, Vec<Variant>)| (name, variants.into());
-        Ok(Self::File(accelerators.into_iter().map(of).collect()))
+        if let Some(name) = interfaces.keys().find(|name| !accelerators.contains_key(*name)) {
+            return Err(format!("interfaces.{name} is of no accelerator: write [[accelerators.{name}]]"));
+        }
+        let interfaces = interfaces.into_iter().map(|(name, interface)| Ok((name, json(&interface)?)));
+        Ok(Self::File {
+            interfaces: interfaces
+                .collect::<Result<_, serde_json::Error>>()
+                .map_err(|error| error.to_string())?,
+            accelerators: accelerators.into_iter().map(of).collect(),
+        })
+    }
+
+    /// What an accelerator that a tenant may use takes and gives, as JSON; `None` if the library does not say it.
+    #[must_use]
+    pub fn interface(&self, tenant: &str, accelerator: &str) -> Option<Arc<str>> {
+        match self {
+            Self::File { interfaces, .. } => interfaces.get(accelerator).cloned(),
+            Self::Cluster { library, interfaces } => {
+                let meant = library.used_by(tenant, &BitstreamId::Name(accelerator.to_owned()));
+                let (namespace, name) = *meant.first()?;
+                interfaces.get(&(namespace.to_owned(), name.to_owned())).cloned()
+            }
+        }
     }
 
     /// The bitstreams of an accelerator that a tenant may use; none if there is no such accelerator.
     #[must_use]
     pub fn variants(&self, tenant: &str, accelerator: &str) -> Arc<[Variant]> {
         match self {
-            Self::File(accelerators) => accelerators.get(accelerator).cloned().unwrap_or_default(),
-            Self::Cluster(library) => {
+            Self::File { accelerators, .. } => accelerators.get(accelerator).cloned().unwrap_or_default(),
+            Self::Cluster { library, .. } => {
                 match library.meaning(tenant, &BitstreamId::Name(accelerator.to_owned())) {
                     Meaning::Variants(variants) => variants.into_iter().filter_map(Variant::of).collect(),
                     Meaning::Unlisted | Meaning::Refused => Arc::default(),
@@ -129,12 +168,12 @@ impl Catalog {
     #[must_use]
     pub fn accelerator(&self, tenant: &str, digest: &Digest) -> Option<&str> {
         match self {
-            Self::File(accelerators) => {
+            Self::File { accelerators, .. } => {
                 let has = |variants: &[Variant]| variants.iter().any(|variant| variant.digest == *digest);
                 let found = accelerators.iter().find(|(_, variants)| has(variants));
                 found.map(|(name, _)| name.as_str())
             }
-            Self::Cluster(library) => {
+            Self::Cluster { library, .. } => {
                 let found = library.used_by(tenant, &BitstreamId::Digest(*digest));
                 found.first().map(|(_, name)| *name)
             }
@@ -144,8 +183,13 @@ impl Catalog {
 
 impl Default for Catalog {
     fn default() -> Self {
-        Self::File(BTreeMap::new())
+        Self::File { accelerators: BTreeMap::new(), interfaces: BTreeMap::new() }
     }
+}
+
+/// An interface as it goes to clients.
+pub(crate) fn json(interface: &Interface) -> serde_json::Result<Arc<str>> {
+    serde_json::to_string(interface).map(Into::into)
 }
 
 impl Variant {
@@ -185,6 +229,8 @@ impl Variant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fpga_core::board_kind::BoardKind;
+    use fpga_core::library::{AllowedNamespaces, LibraryBitstream};
 
     fn slot(kind: &str, shell: Option<&str>, region: Option<&str>) -> SlotKind {
         SlotKind { kind: kind.into(), shell: shell.map(Into::into), region: region.map(Into::into) }
@@ -209,6 +255,45 @@ mod tests {
         assert!(catalog.variants("any", "other").is_empty());
         assert_eq!(catalog.accelerator("any", &variants[0].digest), Some("aes"));
         assert_eq!(catalog.accelerator("any", &Digest::from_bytes([9; 32])), None);
+    }
+
+    #[test]
+    fn a_library_says_what_its_own_accelerators_take_and_give() {
+        let text = format!(
+            "[[accelerators.invert]]\nboard = \"a10\"\ndigest = \"sha256:{}\"\n[interfaces.invert]\nkernel = \"invert\"\n\
+             blockBytes = 1\noutputBytesPerBlock = 1\ntail = \"Partial\"\nworkGroupSize = 64\nworkItemsPerBlock = 1\n",
+            "00".repeat(32)
+        );
+        let catalog = Catalog::parse(&text).unwrap();
+        let told = catalog.interface("any", "invert").unwrap();
+        assert_eq!(serde_json::from_str::<Interface>(&told).unwrap().spec().kernel, "invert");
+        assert_eq!(catalog.interface("any", "other"), None);
+        for (from, to, hint) in [
+            ("interfaces.invert", "interfaces.other", "accelerators.other"),
+            ("Size = 64", "Size = 0", "workGroupSize"),
+        ] {
+            let error = Catalog::parse(&text.replace(from, to)).unwrap_err();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_tells_the_interface_of_the_bitstream_that_a_tenant_means() {
+        let digest = Digest::from_bytes([7; 32]);
+        let boards = BoardKind { vendor: None, board: Some("a10".to_owned()), shell: None };
+        let variants = vec![LibraryVariant { boards, digest, region_size: 1 }];
+        let mut library = Library::new(Some("library".to_owned()));
+        let mut interfaces = ClusterInterfaces::new();
+        for (namespace, allowed) in [("library", AllowedNamespaces::All), ("team", AllowedNamespaces::Same)] {
+            let variants = variants.clone();
+            library.insert(namespace, "invert", LibraryBitstream { allowed, variants });
+            interfaces.insert((namespace.to_owned(), "invert".to_owned()), namespace.into());
+        }
+        let catalog = Catalog::Cluster { library, interfaces };
+        let told = |tenant, name| catalog.interface(tenant, name);
+        assert_eq!(told("team", "invert").as_deref(), Some("team"));
+        assert_eq!(told("other", "invert").as_deref(), Some("library"));
+        assert_eq!(told("other", "team/invert"), None);
     }
 
     #[test]

@@ -324,8 +324,9 @@ impl State {
     fn to_client(&self, connection: ConnectionId, message: BrokerToClient, now: Moment) -> Option<Output> {
         let message = match message {
             BrokerToClient::Ticket(ticket) => {
-                let tenant = self.broker.job(ticket.job)?.tenant;
-                ToClient::Ticket(self.tickets.seal(ticket, tenant))
+                let job = self.broker.job(ticket.job)?;
+                let interface = self.catalog.interface(job.tenant.as_str(), &job.wanted.accelerator);
+                ToClient::Ticket(self.tickets.seal(ticket, job.tenant), interface)
             }
             BrokerToClient::Offer { job, lease, endpoint } => {
                 // The protocol's queue has the job no longer.

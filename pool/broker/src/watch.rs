@@ -1,6 +1,6 @@
 //! Watches Bitstream objects and the labels of namespaces, which become the [`Catalog`].
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ClusterInterfaces, json};
 use crate::owner::Desk;
 use crate::state::Input;
 use fpga_core::library::Library;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::warn;
@@ -37,11 +38,14 @@ pub async fn run(client: Client, shared: Option<String>, desk: Desk, known: impl
         let (mut last, mut known) = (None, Some(known));
         loop {
             let library = library(&bitstreams, &namespaces, shared.clone());
-            if last.replace(library.fingerprint()) != Some(library.fingerprint())
-                && desk.tell(Input::Catalog(Catalog::Cluster(library))).await.is_err()
+            let interfaces = interfaces(&bitstreams.state());
+            let seen = Some((library.fingerprint(), interfaces.clone()));
+            if last != seen
+                && desk.tell(Input::Catalog(Catalog::Cluster { library, interfaces })).await.is_err()
             {
                 return;
             }
+            last = seen;
             if let Some(known) = known.take() {
                 known();
             }
@@ -72,6 +76,20 @@ fn library(
     library
 }
 
+/// The interfaces of accelerators that jobs can run. One that is not possible, which an older definition of the resource lets
+/// pass, is none.
+fn interfaces(bitstreams: &[Arc<Bitstream>]) -> ClusterInterfaces {
+    let interface = |object: &Arc<Bitstream>| {
+        let interface = object.spec.interface.as_ref()?.parse().and_then(|interface| json(&interface));
+        let of = (object.namespace().unwrap_or_default(), object.name_any());
+        let told = interface.inspect_err(|error| {
+            warn!(namespace = %of.0, name = %of.1, %error, "The interface of a Bitstream is not possible");
+        });
+        Some((of, told.ok()?))
+    };
+    bitstreams.iter().filter_map(interface).collect()
+}
+
 fn reflect<K>(client: Client) -> (Store<K>, impl Stream<Item = ()>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -91,5 +109,30 @@ async fn drain(events: impl Stream<Item = ()>, changed: &Notify) {
     let mut events = pin!(events);
     while events.next().await.is_some() {
         changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bitstream_with_an_interface_tells_it_and_one_that_is_not_possible_is_none() {
+        let bitstream = |name: &str, block_bytes: i32| {
+            let interface = serde_json::json!({
+                "kernel": "invert", "blockBytes": block_bytes, "outputBytesPerBlock": 1, "tail": "Partial",
+                "workGroupSize": 64, "workItemsPerBlock": 1,
+            });
+            let object = serde_json::json!({
+                "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "Bitstream",
+                "metadata": { "namespace": "team", "name": name },
+                "spec": { "variants": [], "interface": interface },
+            });
+            Arc::new(serde_json::from_value::<Bitstream>(object).unwrap())
+        };
+        let told = interfaces(&[bitstream("invert", 1), bitstream("wrong", 0)]);
+        let names: Vec<_> = told.keys().collect();
+        assert_eq!(names, [&("team".to_owned(), "invert".to_owned())]);
+        assert!(told.values().all(|text| text.contains("\"blockBytes\":1")), "{told:?}");
     }
 }

@@ -68,7 +68,7 @@ pub fn failure(error: &Error) -> Failure {
         Error::Block { .. } | Error::Length(_) => ACC_E_BLOCK,
         Error::Argument(_) => ACC_E_ARGUMENT,
         Error::Slots { .. } | Error::Goal | Error::NoFallback(_) => ACC_E_INVALID,
-        Error::UnknownAccelerator(_) => ACC_E_ACCELERATOR,
+        Error::UnknownAccelerator(_) | Error::Interface { .. } => ACC_E_ACCELERATOR,
         Error::Refused { .. } => ACC_E_REFUSED,
         Error::Lost => ACC_E_LOST,
         Error::Failed { .. } | Error::Processor(_) => ACC_E_FAILED,

@@ -238,10 +238,10 @@ impl Group {
 }
 
 impl Owner for Group {
-    fn queued(&mut self, now: MonotonicTime) -> Repetition {
+    fn queued(&mut self, interface: Option<&str>, now: MonotonicTime) -> Repetition {
         self.pace.start(now);
         if self.known.is_none() && matches!(self.stage, Stage::Open | Stage::Finishing(_)) {
-            match self.asked.learn() {
+            match self.asked.learn(interface) {
                 Ok(known) => self.known = Some(known),
                 Err(error) => self.go_wrong(&error),
             }

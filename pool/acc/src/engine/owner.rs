@@ -25,8 +25,9 @@ pub(super) enum OwnerId {
 /// What a job is for: it has the data of the job's steps, and tells the program what happens. The engine has the job's
 /// machine.
 pub(super) trait Owner {
-    /// The broker has put the job into its queue. Returns whether steps may run again.
-    fn queued(&mut self, now: MonotonicTime) -> Repetition;
+    /// The broker has put the job into its queue, and tells the interface of the accelerator if the library has it. Returns
+    /// whether steps may run again.
+    fn queued(&mut self, interface: Option<&str>, now: MonotonicTime) -> Repetition;
     /// The broker gives a job no slot.
     fn refused(&mut self, job: JobUuid, cancelled: &Cancelled);
     /// Whether the jobs can't go on, for a reason that no other slot mends.

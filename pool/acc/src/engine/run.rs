@@ -113,7 +113,7 @@ impl Run {
         let OrElse { fallback, .. } = self.or_else.take().ok_or(Error::Cancelled)?;
         let known = match self.known.take() {
             Some(known) => known,
-            None => self.asked.learn()?,
+            None => self.asked.learn(None)?,
         };
         self.known = Some(known.clone());
         self.without_slot_since = None;
@@ -156,9 +156,9 @@ impl Run {
 }
 
 impl Owner for Run {
-    fn queued(&mut self, _: MonotonicTime) -> Repetition {
+    fn queued(&mut self, interface: Option<&str>, _: MonotonicTime) -> Repetition {
         if self.known.is_none() {
-            match self.asked.learn() {
+            match self.asked.learn(interface) {
                 Ok(known) => self.known = Some(known),
                 Err(error) => self.error = Some(error),
             }

@@ -245,7 +245,7 @@ impl State {
                 self.seen.lock().unwrap().wants.push(want.clone());
                 let ticket = Ticket { job: want.job, first_arrival: WallTime(1) };
                 let sealed = want.ticket.unwrap_or(SealedTicket { ticket, code: [9; 32] });
-                say(&self.clients, id, ToClient::Ticket(sealed));
+                say(&self.clients, id, ToClient::Ticket(sealed, None));
                 if !self.bitstreams.contains_key(&*want.wanted.accelerator) {
                     let message = "no board of the pool has this accelerator".to_owned();
                     let why = CancelCause::NoFittingSlot;

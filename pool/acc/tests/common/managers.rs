@@ -65,15 +65,26 @@ impl Drop for Manager {
 pub fn library() -> (tempfile::TempDir, HashMap<String, Digest>) {
     let library = tempfile::tempdir().unwrap();
     let mut bitstreams = HashMap::new();
-    for accelerator in [Accelerator::Aes256Ctr, Accelerator::Sha256, Accelerator::ReedSolomon] {
-        let name = accelerator.name();
+    let shipped = [Accelerator::Aes256Ctr, Accelerator::Sha256, Accelerator::ReedSolomon];
+    let shipped = shipped.map(|accelerator| (accelerator.name(), accelerator.source()));
+    for (name, source) in shipped.into_iter().chain([(OWN, OWN_SOURCE)]) {
         let path = library.path().join(format!("{name}.bitstream"));
-        std::fs::copy(bitstream(accelerator), &path).unwrap();
+        std::fs::copy(bitstream(name, source), &path).unwrap();
         let bytes: [u8; 32] = digest(&SHA256, &std::fs::read(&path).unwrap()).as_ref().try_into().unwrap();
         bitstreams.insert(name.to_owned(), Digest::from_bytes(bytes));
     }
     (library, bitstreams)
 }
+
+/// An accelerator that is not shipped, and what it takes and gives as the library's file says it.
+pub const OWN: &str = "invert";
+pub const OWN_INTERFACE: &str = "[interfaces.invert]\nkernel = \"invert\"\nblockBytes = 1\noutputBytesPerBlock = 1\n\
+    tail = \"Partial\"\npure = true\nworkGroupSize = 64\nworkItemsPerBlock = 1\n";
+const OWN_SOURCE: &str = "__kernel __attribute__((reqd_work_group_size(64, 1, 1)))
+void invert(__global const uchar *restrict input, __global uchar *restrict output, uint input_bytes) {
+    size_t at = get_global_id(0);
+    if (at < input_bytes) output[at] = ~input[at];
+}";
 
 /// The folder with the programs of this build.
 pub fn built() -> PathBuf {
@@ -103,17 +114,16 @@ fn manager_binary() -> &'static Path {
 }
 
 /// The bitstream of an accelerator, made once for all tests of this process.
-fn bitstream(accelerator: Accelerator) -> PathBuf {
-    static MADE: OnceLock<std::sync::Mutex<HashMap<Accelerator, (tempfile::TempDir, PathBuf)>>> =
-        OnceLock::new();
+fn bitstream(name: &'static str, code: &str) -> PathBuf {
+    static MADE: OnceLock<std::sync::Mutex<HashMap<&str, (tempfile::TempDir, PathBuf)>>> = OnceLock::new();
     let mut made = MADE.get_or_init(Default::default).lock().unwrap();
-    let (_, path) = made.entry(accelerator).or_insert_with(|| {
+    let (_, path) = made.entry(name).or_insert_with(|| {
         let folder = tempfile::tempdir().unwrap();
         let (source, path) = (folder.path().join("kernel.cl"), folder.path().join("kernel.bitstream"));
-        std::fs::write(&source, accelerator.source()).unwrap();
+        std::fs::write(&source, code).unwrap();
         let mut make = Command::new(manager_binary());
         make.args(["build-bitstream", "--runtime", "pocl", "-o"]).arg(&path).arg(&source);
-        assert!(make.status().unwrap().success(), "no bitstream of {accelerator:?}");
+        assert!(make.status().unwrap().success(), "no bitstream of {name}");
         (folder, path)
     });
     path.clone()

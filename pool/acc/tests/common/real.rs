@@ -1,7 +1,7 @@
 //! The real broker with real device managers.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use super::managers::{DEADLINE, Manager, build, built, eventually, library};
+use super::managers::{DEADLINE, Manager, OWN_INTERFACE, build, built, eventually, library};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -29,7 +29,7 @@ impl RealBed {
             format!("[[accelerators.{name}]]\nboard = \"pac-a10\"\ndigest = \"{digest}\"\n\n")
         });
         let (listed, ready) = (folder.path().join("library.toml"), folder.path().join("ready"));
-        std::fs::write(&listed, entries.collect::<String>()).unwrap();
+        std::fs::write(&listed, entries.collect::<String>() + OWN_INTERFACE).unwrap();
         let broker = Command::new(built().join("fpga-pool"))
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
             .arg("--library")

@@ -33,7 +33,9 @@ fn to_client() -> impl Strategy<Value = ToClient> {
         .prop_map(|(job, why, message)| ToClient::Cancelled(Cancelled { job: JobUuid(job), why, message }));
     let waits = (any::<(u128, u64)>(), ".{0,100}")
         .prop_map(|((job, ahead), reason)| ToClient::Waits(Waits { job: JobUuid(job), ahead, reason }));
-    prop_oneof![sealed().prop_map(ToClient::Ticket), offer, cancelled, waits]
+    let ticket = (sealed(), proptest::option::of("[ -~]{1,40}"))
+        .prop_map(|(ticket, interface)| ToClient::Ticket(ticket, interface.map(Into::into)));
+    prop_oneof![ticket, offer, cancelled, waits]
 }
 
 proptest! {
@@ -107,7 +109,14 @@ fn a_want_that_breaks_a_bound_is_refused() {
         |want| want.work = group(2, 1, 1),
         |want| want.work = group(0, 1025, 1),
         |want| want.work = group(0, 1, 0),
-        |want| want.ticket = Some(v1::Ticket { job: vec![1; 16], first_arrival_ms: 1, code: vec![0; 8] }),
+        |want| {
+            want.ticket = Some(v1::Ticket {
+                job: vec![1; 16],
+                first_arrival_ms: 1,
+                code: vec![0; 8],
+                ..v1::Ticket::default()
+            });
+        },
     ];
     for (number, change) in changes.into_iter().enumerate() {
         assert!(read(change).is_err(), "{number}");

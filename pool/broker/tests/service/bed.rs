@@ -277,7 +277,7 @@ impl Client {
         let job = want.job;
         self.send(FromClient::Want(want)).await;
         match self.next().await {
-            ToClient::Ticket(sealed) if sealed.ticket.job == job => sealed,
+            ToClient::Ticket(sealed, _) if sealed.ticket.job == job => sealed,
             other => panic!("no ticket: {other:?}"),
         }
     }
