@@ -40,12 +40,23 @@ pub fn write(repository: &Path, folder: &Path) -> Result<()> {
     for file in beside {
         put(folder, &file, &std::fs::read(repository.join(&file))?)?;
     }
-    let mut text = summary;
-    for link in links(&text) {
-        text =
-            text.replace(&format!("]({link})"), &format!("]({})", from("book/SUMMARY.md", &link).display()));
+    put(folder, Path::new("SUMMARY.md"), from_root(&summary).as_bytes())
+}
+
+/// The list of chapters, of which each has a line of its own, with links from the root of the repository.
+fn from_root(summary: &str) -> String {
+    let mut text = String::with_capacity(summary.len());
+    for line in summary.split_inclusive('\n') {
+        let link = line.split_once("](").and_then(|(title, rest)| Some((title, rest.split_once(')')?)));
+        match link {
+            Some((title, (link, rest))) => {
+                let link = from("book/SUMMARY.md", link);
+                text.push_str(&format!("{title}]({}){rest}", link.display()));
+            }
+            None => text.push_str(line),
+        }
     }
-    put(folder, Path::new("SUMMARY.md"), text.as_bytes())
+    text
 }
 
 fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
@@ -95,6 +106,14 @@ fn from(document: &str, link: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chapters_link_in_the_list_is_not_taken_for_that_of_another_one() {
+        let summary = "# Summary\n\n[kube-fpga](../README.md)\n[About](README.md)\n\n- [Pods](use/pods.md)\n";
+        let expected =
+            "# Summary\n\n[kube-fpga](README.md)\n[About](book/README.md)\n\n- [Pods](book/use/pods.md)\n";
+        assert_eq!(from_root(summary), expected);
+    }
 
     #[test]
     fn links_in_code_and_to_other_sites_are_no_links_to_documents() {

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
 use fpga_book::{layout, reference, repository};
+use std::collections::HashSet;
 
 #[test]
 fn the_reference_chapters_are_those_that_the_code_makes() {
@@ -21,8 +22,17 @@ fn the_reference_chapters_are_those_that_the_code_makes() {
 }
 
 #[test]
-fn all_documents_that_chapters_link_to_are_chapters() {
+fn all_documents_that_chapters_link_to_are_chapters_each_of_which_is_in_the_list_once() {
     let folder = tempfile::tempdir().unwrap();
-    layout::write(repository(), &folder.path().join("book")).unwrap();
-    assert!(folder.path().join("book/SUMMARY.md").is_file());
+    let book = folder.path().join("book");
+    layout::write(repository(), &book).unwrap();
+    let summary = std::fs::read_to_string(book.join("SUMMARY.md")).unwrap();
+    let mut seen = HashSet::new();
+    let links = summary.lines().filter_map(|line| line.split_once("](")?.1.strip_suffix(')'));
+    for link in links {
+        assert!(book.join(link).is_file(), "{link}");
+        // mdBook refuses a list that has a chapter twice.
+        assert!(seen.insert(link.to_owned()), "{link}");
+    }
+    assert!(seen.len() > 50, "{seen:?}");
 }
