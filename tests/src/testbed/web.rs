@@ -33,18 +33,6 @@ pub struct Parts {
     pub otlp_listen: Option<String>,
 }
 
-impl Parts {
-    /// The broker of a pool, which is asked by its operator.
-    #[must_use]
-    pub fn of_pool(pool: &PoolBed) -> Self {
-        Self {
-            broker: Some(format!("http://{}", pool.broker_address())),
-            broker_token_file: Some(pool.token_file(OPERATOR).display().to_string()),
-            ..Self::default()
-        }
-    }
-}
-
 /// A page that is served with the rights of an identity.
 #[derive(Debug)]
 pub struct Web {
@@ -69,7 +57,12 @@ impl Web {
         // Else the page would show the cluster of whoever starts it.
         let no_cluster = pool.logs().join("no-kubeconfig");
         let log = pool.logs().join(format!("{NAME}.log"));
-        Self::start_with(&no_cluster, &log, &Parts::of_pool(pool)).await
+        let parts = Parts {
+            broker: Some(format!("http://{}", pool.broker_address())),
+            broker_token_file: Some(pool.token_file(OPERATOR).display().to_string()),
+            ..Parts::default()
+        };
+        Self::start_with(&no_cluster, &log, &parts).await
     }
 
     /// Starts the page's server with the rights of a kubeconfig, and waits for its address.

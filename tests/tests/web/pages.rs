@@ -2,7 +2,6 @@
 
 use fpga_tests::testbed::browser::Browser;
 use fpga_tests::testbed::network::Network;
-use fpga_tests::testbed::pool::PoolBed;
 use fpga_tests::testbed::stand_in_site::{Answers, StandInSite};
 use fpga_tests::testbed::web::{Parts, Web};
 use serde_json::{Value, json};
@@ -30,30 +29,20 @@ pub struct Page {
 impl Page {
     /// Opens a page that shows these answers.
     pub async fn open(answers: Answers) -> Self {
-        Self::open_with(answers, Parts::default()).await
-    }
-
-    /// Opens a page that shows these answers, and the pool as its operator sees it.
-    pub async fn open_with_pool(answers: Answers, pool: &PoolBed) -> Self {
-        Self::open_with(answers, Parts::of_pool(pool)).await
-    }
-
-    /// Opens a page that shows these answers, and asks further parts.
-    async fn open_with(answers: Answers, further: Parts) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let site = StandInSite::start(answers).await.unwrap();
         let kubeconfig = site.kubeconfig(dir.path()).unwrap();
         let network = Network::claim().unwrap();
         let otlp = format!("{}:{OTLP_PORT}", network.control_plane());
-        let parts = Parts { otlp_listen: Some(otlp.clone()), ..Self::parts(&site, further) };
+        let parts = Parts { otlp_listen: Some(otlp.clone()), ..Self::parts(&site) };
         let web = Web::start_with(&kubeconfig, &dir.path().join("log"), &parts).await.unwrap();
         let mut browser = Browser::start(1400, 860).await.unwrap();
         browser.open(web.url()).await.unwrap();
         Self { site, web, browser, otlp, _network: network, dir }
     }
 
-    fn parts(site: &StandInSite, further: Parts) -> Parts {
-        Parts { extender: Some(site.url()), picker: Some(site.url()), ..further }
+    fn parts(site: &StandInSite) -> Parts {
+        Parts { extender: Some(site.url()), picker: Some(site.url()), ..Parts::default() }
     }
 
     /// Kills the page's server.
@@ -64,7 +53,7 @@ impl Page {
     /// Starts another server at the port of the page's, which was killed.
     pub async fn start_another_server(&mut self) {
         let port = self.web.url().split(['/', ':']).find(|part| part.parse::<u16>().is_ok());
-        let parts = Self::parts(&self.site, Parts { port: port.map(str::to_owned), ..Parts::default() });
+        let parts = Parts { port: port.map(str::to_owned), ..Self::parts(&self.site) };
         let kubeconfig = self.site.kubeconfig(self.dir.path()).unwrap();
         self.web = Web::start_with(&kubeconfig, &self.dir.path().join("another-log"), &parts).await.unwrap();
     }

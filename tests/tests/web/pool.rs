@@ -1,8 +1,9 @@
 //! The view of the pool, with a real broker, a real device manager that lends its slot, and real jobs.
 
-use crate::pages::{Page, pictures};
+use crate::pages::pictures;
+use fpga_tests::testbed::browser::Browser;
 use fpga_tests::testbed::pool::{PoolBed, Sharing};
-use fpga_tests::testbed::stand_in_site::Answers;
+use fpga_tests::testbed::web::Web;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
@@ -23,9 +24,9 @@ async fn the_pool_shows_whose_job_has_the_slot_who_waits_and_why_a_broker_does_n
     let mut bed = PoolBed::start_for(0, ["--job-policy", "fifo"].map(str::to_owned).to_vec()).await.unwrap();
     let sharing = Sharing { slots: 1, lent: 1, model: Some(MODEL.to_owned()) };
     bed.start_manager_with(&sharing).await.unwrap();
-    let mut page = Page::open_with_pool(Answers::default(), &bed).await;
-    page.go("pool").await;
-    let browser = &mut page.browser;
+    let web = Web::start_for_pool(&bed).await.unwrap();
+    let mut browser = Browser::start(1400, 860).await.unwrap();
+    browser.open(&format!("{}#/pool", web.url())).await.unwrap();
     browser.wait_for_text("0 of 1 lent slot in use, 0 jobs wait").await.unwrap();
 
     let mut endless = bed.job("mill", "office", &AES).unwrap().stdout(Stdio::null()).spawn().unwrap();
@@ -40,6 +41,9 @@ async fn the_pool_shows_whose_job_has_the_slot_who_waits_and_why_a_broker_does_n
     let waiting = browser.value("document.querySelector('.job-row').innerText").await.unwrap();
     let waiting = waiting.as_str().unwrap_or_default().to_owned();
     assert!(waiting.contains("shop") && waiting.contains("sha-256"), "{waiting}");
+    // A page without a cluster says so at its foot, and complains of nothing.
+    browser.wait_for_text("extender: no cluster").await.unwrap();
+    assert_eq!(browser.value("document.getElementById('notices').innerText").await.unwrap(), "");
     browser.picture(&pictures().join("pool.png")).await.unwrap();
 
     endless.kill().await.unwrap();

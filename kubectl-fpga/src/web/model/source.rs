@@ -37,6 +37,11 @@ pub enum State {
         /// How to install it.
         message: String,
     },
+    /// The page has no cluster in which the source could be.
+    Unconfigured {
+        /// How to name one.
+        message: String,
+    },
     /// The source does not answer any more, or has not answered yet.
     Lost {
         /// What failed.
@@ -71,6 +76,7 @@ impl From<&Problem> for State {
         match problem {
             Problem::Forbidden { .. } | Problem::Unauthorized(_) => Self::Forbidden { message },
             Problem::NoReplica { .. } => Self::Absent { message },
+            Problem::NotConfigured(_) => Self::Unconfigured { message },
             _ => Self::Lost { message },
         }
     }

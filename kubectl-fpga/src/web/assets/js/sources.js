@@ -4,7 +4,7 @@ import { el, keyed, setText } from "./dom.js";
 import { rows } from "./store.js";
 
 const NAMES = { nodes: "nodes", pods: "pods", extender: "extender", picker: "endpoint picker" };
-const WORDS = { connecting: "connecting", live: "", forbidden: "not allowed", absent: "not installed", lost: "no answer" };
+const WORDS = { connecting: "connecting", live: "", forbidden: "not allowed", absent: "not installed", unconfigured: "no cluster", lost: "no answer" };
 
 export function showSources() {
   const order = Object.keys(NAMES);
@@ -22,8 +22,8 @@ export function showSources() {
       setText(node, `${NAMES[source.name] ?? source.name}${word && `: ${word}`}`);
     },
   );
-  // What hides part of the page is told above it, too.
-  const grave = found.filter((source) => source.message && (source.state !== "absent" || source.name === "extender"));
+  // What hides part of the page is told above it, too. Who has named no cluster looks at the pool.
+  const grave = found.filter(({ name, state, message }) => message && state !== "unconfigured" && (state !== "absent" || name === "extender"));
   keyed(
     document.getElementById("notices"),
     grave,
