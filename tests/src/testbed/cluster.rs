@@ -19,9 +19,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest time that a program may take to start.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 /// Longest time that a program may take to end before it is killed.
-const STOP: Duration = Duration::from_secs(5);
+const STOP: Duration = Duration::from_secs(30);
 
 /// The specification of a cluster.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl Cluster {
         let names: Vec<&str> = spec.boards.iter().map(|board| board.name.as_str()).collect();
         let plane = ControlPlane::start(&names).await?;
         rbac::grant(&plane).await?;
-        let http = HttpClient::new(Duration::from_secs(10));
+        let http = HttpClient::new(START);
         let mut cluster = Self { spec, boards: Vec::new(), extender: None, plane, http };
         for (index, board) in cluster.spec.boards.clone().into_iter().enumerate() {
             let index = u8::try_from(index).context("too many nodes")?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Port of the extender.
 const PORT: u16 = 9461;
 /// Longest time that the extender may take to start.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 
 /// The URL of a path on the extender of this control plane.
 #[must_use]

@@ -19,7 +19,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 /// Ports of the broker's gRPC and metrics, and of the managers' sessions and metrics.
 const BROKER: u16 = 9480;
 const METRICS: u16 = 9481;

@@ -34,7 +34,7 @@ pub const NODE: &str = "x-node";
 const ENVOY_PORT: u16 = 8081;
 const REPLICA_PORT: u16 = 8080;
 /// Longest time until the picker knows what the test bed tells.
-const KNOWN: Duration = Duration::from_secs(30);
+const KNOWN: Duration = Duration::from_secs(60);
 
 /// The function, and what is before it.
 pub struct RoutedFunction {
@@ -65,7 +65,7 @@ impl RoutedFunction {
     /// A program is missing or does not start.
     pub async fn start(nodes: u8) -> Result<Self> {
         let plane = ControlPlane::start_objects_only().await?;
-        let http = HttpClient::new(Duration::from_secs(10));
+        let http = HttpClient::new(KNOWN);
         let (mut endpoints, mut replicas) = (Vec::new(), JoinSet::new());
         let objects: Api<Node> = Api::all(plane.client().clone());
         for number in 0..nodes {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Name of the process.
 const NAME: &str = "kubectl-fpga-web";
 /// Longest time until the page has an address.
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(60);
 /// Longest time that the program may take to end.
 const STOP: Duration = Duration::from_secs(5);
 

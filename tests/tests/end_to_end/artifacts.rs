@@ -16,7 +16,7 @@ use std::process::Output;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 /// User `me` with the password `open sesame`, as `htpasswd -B` writes it.
 const HTPASSWD: &str = "me:$2a$05$CI1WKX/3HhHlNOzcWoiQvu78BqKTV9d0DcdiJkeOGPFREt5hftfoG\n";
 
@@ -128,7 +128,7 @@ async fn a_packed_accelerator_goes_through_a_registry_and_becomes_a_bitstream() 
     let definitions = repository().join("manifests/chart/custom-resources");
     kubectl(&plane, &["apply", "--server-side", "-f", definitions.to_str().unwrap()]).await.unwrap();
     let established =
-        ["wait", "--for=condition=Established", "crd/bitstreams.fpga-scheduling.io", "--timeout=30s"];
+        ["wait", "--for=condition=Established", "crd/bitstreams.fpga-scheduling.io", "--timeout=60s"];
     kubectl(&plane, &established).await.unwrap();
     std::fs::write(site.path("sobel.yaml"), &object).unwrap();
     let apply = ["apply", "--server-side", "--validate=strict", "-f", &site.path("sobel.yaml")];

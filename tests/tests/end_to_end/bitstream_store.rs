@@ -127,7 +127,12 @@ async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_ki
     let figures = store.figures();
     assert_eq!((figures.downloads, figures.failures), (1, 0));
     assert_eq!(figures.fetched_bytes, BYTES as u64, "no byte came twice");
-    assert!(site.registry.requests("\" 206 ") > 0, "the registry was asked for the rest only");
+    // The registry writes a line when it has served a request.
+    wait::until("the registry to have been asked for the rest only", LONG, async || {
+        Ok((site.registry.requests("\" 206 ") > 0).then_some(()))
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,7 @@ use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::nodes::{Ground, name};
 use fpga_tests::testbed::scale::pods::Kind;
 use fpga_tests::testbed::shipped::ShippedPod;
+use fpga_tests::testbed::wait;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
@@ -93,7 +94,13 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     // The certificate of the port for streams is issued by another authority.
     caller.identity = Some((file("tls.crt"), file("tls.key")));
     assert_eq!(ask(address, &caller).await, None, "who shows another one");
-    assert!(metric(REFUSED).await >= 2.0);
+    wait::until(
+        "the refusals to be counted",
+        LONG,
+        async || Ok((metric(REFUSED).await >= 2.0).then_some(())),
+    )
+    .await
+    .unwrap();
     caller.identity = Some((file("kube-scheduler.crt"), file("kube-scheduler.key")));
     let answer = ask(address, &caller).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400"), "a request without a pod: {answer}");

@@ -93,7 +93,7 @@ impl Bed {
             let nodes: Api<Node> = Api::all(plane.client().clone());
             nodes.create(&PostParams::default(), &node).await.unwrap();
         }
-        let http = HttpClient::new(Duration::from_secs(5));
+        let http = HttpClient::new(LONG);
         let mut bed = Self { plane, http, pickers: Vec::new() };
         for number in 0..pickers {
             let picker = bed.start_picker(number).await;

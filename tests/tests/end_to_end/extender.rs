@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
 struct Bed {
@@ -122,15 +122,19 @@ impl Bed {
         self.cluster.node_of(name).await.unwrap()
     }
 
-    /// The message of the event that says why the pod isn't placed.
-    async fn why_pending(&self, pod: &str) -> String {
+    /// Waits until an event says with these words why the pod isn't placed.
+    async fn until_pending_because(&self, pod: &str, because: &str) {
         let events: Api<Event> = Api::default_namespaced(self.cluster.plane().client().clone());
         let of_pod =
             ListParams::default().fields(&format!("involvedObject.name={pod},reason=FailedScheduling"));
-        let look = async || Ok(events.list(&of_pod).await?.items.pop().and_then(|event| event.message));
-        let message = wait::until(&format!("an event about {pod}"), LONG, look).await.unwrap();
+        let look = async || {
+            let told: Vec<_> =
+                events.list(&of_pod).await?.items.into_iter().filter_map(|it| it.message).collect();
+            anyhow::ensure!(told.iter().any(|message| message.contains(because)), "events tell {told:?}");
+            Ok(Some(()))
+        };
+        wait::until(&format!("an event about {pod}: {because}"), LONG, look).await.unwrap();
         assert_eq!(self.cluster.pods().get(pod).await.unwrap().spec.unwrap().node_name, None);
-        message
     }
 
     async fn metric(&self, name: &str) -> f64 {
@@ -193,8 +197,7 @@ async fn only_a_board_that_fits_will_do(node_cache: NodeCache) {
     assert_eq!(bed.cluster.node_of("picky").await.unwrap(), "n3");
 
     bed.cluster.create(&sleeper("impossible").requires("board", "nobody-has-it")).await.unwrap();
-    let why = bed.why_pending("impossible").await;
-    assert!(why.contains("0/3 nodes are available"), "{why}");
+    bed.until_pending_because("impossible", "0/3 nodes are available").await;
     // When a node gets the board, its annotation wakes the pod.
     bed.publish([State::used(0), State { board: Some("nobody-has-it"), ..State::used(0) }, other]).await;
     assert_eq!(bed.cluster.node_of("impossible").await.unwrap(), "n2");
@@ -257,8 +260,7 @@ async fn a_dead_extender_is_what_the_configuration_says_and_recovers() {
 
     // ignorable: false. FPGA pods wait, with an event that says why; other pods are not affected.
     bed.cluster.create(&sleeper("waits")).await.unwrap();
-    let why = bed.why_pending("waits").await;
-    assert!(why.contains("connection refused"), "{why}");
+    bed.until_pending_because("waits", "connection refused").await;
     bed.cluster.create(&Workload::ordinary("ordinary", ["sleep", "1000"])).await.unwrap();
     bed.cluster.node_of("ordinary").await.unwrap();
     // When the extender is back, the pod is tried again and placed by its measurements.
@@ -323,8 +325,7 @@ async fn a_board_is_taken_from_others_only_if_their_load_fits_elsewhere_and_the_
     };
     bed.publish([whole("mm", 60), whole("mm", 50), whole("fft", 10)]).await;
     bed.cluster.create(&sleeper("taker").bitstreams("sobel")).await.unwrap();
-    let why = bed.why_pending("taker").await;
-    assert!(why.contains("the load fits on no other device that has it"), "{why}");
+    bed.until_pending_because("taker", "the load fits on no other device that has it").await;
     let explained = bed.cluster.extender_url("/explain/default/taker");
     let explained = bed.cluster.http().get(&explained).await.unwrap().text();
     assert_eq!(explained.matches("notRedistributable").count(), NODES.len(), "{explained}");
@@ -399,8 +400,7 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     assert_eq!(bed.place("by-other", "other/sobel").await, "n3");
     assert_eq!(bed.place("unlisted", "fft").await, "n3");
     bed.cluster.create(&sleeper("refused").bitstreams("secret")).await.unwrap();
-    let why = bed.why_pending("refused").await;
-    assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
+    bed.until_pending_because("refused", "bitstream is not valid on the FPGA device").await;
 
     // A Bitstream that changes lets a waiting pod in.
     let mut open = bitstream("kube-fpga", "secret", "s10", "All");
@@ -427,8 +427,7 @@ async fn a_pod_that_waits_for_a_bitstream_is_placed_when_it_comes_without_any_ot
     let on = |board: &'static str| State { board: Some(board), ..State::used(1_000) };
     bed.publish([on("a10"), on("s10"), on("u250")]).await;
     bed.cluster.create(&sleeper("early").bitstreams("sobel")).await.unwrap();
-    let why = bed.why_pending("early").await;
-    assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
+    bed.until_pending_because("early", "bitstream is not valid on the FPGA device").await;
 
     let plane = bed.cluster.plane();
     let file = plane.run_dir().path().join("bitstream.json");
@@ -443,7 +442,9 @@ async fn a_pod_that_waits_for_a_bitstream_is_placed_when_it_comes_without_any_ot
         let version = |node: &Node| node.annotations().get("fpga-scheduling.io/library-version").cloned();
         nodes.filter_map(|node| Some((node.name_any(), version(&node)?))).collect()
     };
-    let before = versions().await;
+    // It is written half a second after the change.
+    let written = async || Ok(Some(versions().await).filter(|versions| !versions.is_empty()));
+    let before = wait::until("a version to be written", LONG, written).await.unwrap();
     assert!(matches!(before.as_slice(), [(node, _)] if node == "n1"), "{before:?}");
     bed.cluster.kill_extender().await;
     bed.cluster.start_extender().await.unwrap();

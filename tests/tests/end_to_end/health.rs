@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(90);
 const NODE: &str = "n1";
 
 /// Switches a fault of the board on or off.
@@ -75,7 +75,21 @@ impl Bed {
         assert_ne!(passes, failed.is_string(), "{answer}");
         failed.as_str().map(str::to_owned)
     }
+
+    /// Waits until the extender rejects the node for this reason, or takes it: it learns of an annotation a moment after
+    /// the API server has it.
+    async fn until_rejected(&self, pod: &Workload, reason: Option<&str>) {
+        let look = async || {
+            let rejection = self.rejection(pod).await;
+            anyhow::ensure!(rejection.as_deref() == reason, "{rejection:?}");
+            Ok(Some(()))
+        };
+        wait::until(&format!("the node to be rejected: {reason:?}"), LONG, look).await.unwrap();
+    }
 }
+
+/// The reason of the extender while the board is unhealthy.
+const UNHEALTHY: &str = "FPGA device is unhealthy";
 
 /// The reason for which kube-scheduler has not placed the pod.
 fn why_not_placed(pod: &Pod) -> Option<&str> {
@@ -90,21 +104,19 @@ async fn a_board_that_hangs_takes_no_pod_until_it_works_again() {
     bed.is_annotated_as_healthy(true).await;
     for (name, fault) in faults {
         let waits = Workload::accelerated(name, ["sleep", "1000"]).requires("fpga-vendor", "pocl");
-        assert_eq!(bed.rejection(&waits).await, None);
+        bed.until_rejected(&waits, None).await;
 
         fault(bed.controls, true);
         bed.is_annotated_as_healthy(false).await;
+        bed.until_rejected(&waits, Some(UNHEALTHY)).await;
         bed.cluster.create(&waits).await.unwrap();
-        let unhealthy = |pod: &Pod| {
-            why_not_placed(pod).is_some_and(|message| message.contains("FPGA device is unhealthy"))
-        };
+        let unhealthy = |pod: &Pod| why_not_placed(pod).is_some_and(|message| message.contains(UNHEALTHY));
         bed.cluster.wait_for_pod(name, "refused, for a board that is unhealthy", unhealthy).await.unwrap();
-        assert_eq!(bed.rejection(&waits).await.as_deref(), Some("FPGA device is unhealthy"));
 
         fault(bed.controls, false);
         bed.is_annotated_as_healthy(true).await;
         assert_eq!(bed.cluster.node_of(name).await.unwrap(), NODE);
-        assert_eq!(bed.rejection(&waits).await, None);
+        bed.until_rejected(&waits, None).await;
     }
     bed.cluster.check_running().unwrap();
     bed.cluster.stop().await;

@@ -13,6 +13,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+const LONG: Duration = Duration::from_secs(60);
 const COLLECTOR: &str = "fpga-collector";
 const STATE: &str = "fpga-scheduling.io/node-state";
 
@@ -49,8 +50,11 @@ async fn publish(client: &Client, node: &str, annotations: Value) -> kube::Resul
 async fn until_policy_holds(nodes: &Api<Node>) -> Result<()> {
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let label = json!({"metadata": {"labels": {"any": "label"}}});
-    wait::until("the policy to hold", Duration::from_secs(30), async || {
-        Ok(nodes.patch("mine", &dry_run, &Patch::Merge(&label)).await.err().map(drop))
+    wait::until("the policy to hold", LONG, async || {
+        let refused =
+            nodes.patch("mine", &dry_run, &Patch::Merge(&label)).await.err().map(|error| error.to_string());
+        // A role binding takes a moment, too: until then the answer is "forbidden" for another reason.
+        Ok(refused.filter(|reason| reason.contains("ValidatingAdmissionPolicy")).map(drop))
     })
     .await
 }
@@ -272,7 +276,7 @@ async fn a_collector_in_another_namespace_is_bound_by_the_policy_too() {
         kubectl(&plane, &binding).await.unwrap();
         let user = format!("--as=system:serviceaccount:elsewhere:{account}");
         let label = ["label", "node", "mine", "--overwrite", "--dry-run=server", "any=label", user.as_str()];
-        wait::until("the policy to hold", Duration::from_secs(30), async || {
+        wait::until("the policy to hold", LONG, async || {
             let error = kubectl(&plane, &label).await.err().map(|error| error.to_string());
             let policy = "ValidatingAdmissionPolicy 'kube-fpga-collector-own-node'";
             Ok(error.filter(|error| error.contains(policy) && error.contains("denied request")).map(drop))
@@ -351,10 +355,10 @@ async fn the_extender_may_tell_by_an_event_on_its_pod_that_it_refuses_its_config
         .spawn()
         .unwrap();
     let started = async || Ok(ready.exists().then_some(()));
-    wait::until("the extender to start", Duration::from_secs(30), started).await.unwrap();
+    wait::until("the extender to start", LONG, started).await.unwrap();
     std::fs::write(&config, "weights:\n  usage: -1\n").unwrap();
     let events: Api<Event> = Api::namespaced(plane.client().clone(), NAMESPACE);
-    let refused = wait::until("the event", Duration::from_secs(30), async || {
+    let refused = wait::until("the event", LONG, async || {
         let events = events.list(&Default::default()).await?;
         Ok(events.into_iter().find(|event| event.reason.as_deref() == Some("ConfigurationRefused")))
     });

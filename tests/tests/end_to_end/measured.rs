@@ -31,9 +31,10 @@ async fn place(bed: &ScaleBed, batch: &str) -> String {
     bed.placements(batch).await.unwrap().remove(&format!("{batch}-0")).unwrap()
 }
 
-/// Longest time from the moment at which a pod can be placed until it is bound: 2 s for our programs, and
-/// kube-scheduler's backoff between two attempts, which grows to 10 s.
-const BOUND_WITHIN: Duration = Duration::from_secs(2 + 10);
+/// Longest time from the moment at which a pod can be placed until it is bound: kube-scheduler's backoff between two
+/// attempts, which grows to 10 s, and 20 s for programs of a busy machine. Without a wake-up kube-scheduler tries again after
+/// 5 minutes, and collectors write after a heartbeat of a minute.
+const BOUND_WITHIN: Duration = Duration::from_secs(10 + 20);
 
 /// Waits until the only pod of the batch is placed; it must be on this node and within the time since `since`.
 async fn assert_bound_in_time(bed: &ScaleBed, batch: &str, node: &str, since: Instant) {

@@ -8,7 +8,7 @@ use fpga_tests::testbed::wait;
 use std::time::Duration;
 use tokio::process::Command;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Success and output of `kubectl-fpga`, which asks the picker.
@@ -50,6 +50,7 @@ async fn where_requests_went_and_why_is_shown_by_the_plugin() -> Result<()> {
     for _ in 0..3 {
         let answer = bed.http.post(&bed.url(), "body").await?;
         assert_eq!(answer.headers[NODE], "n1");
+        no_request_is_in_flight(&bed).await?;
     }
     let (well, text) = plugin(&bed, &["route", "default/echo"]).await?;
     let rows: Vec<&str> = text.lines().collect();

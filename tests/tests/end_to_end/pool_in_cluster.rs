@@ -71,7 +71,7 @@ impl Bed {
         let map = json!({"metadata": {"name": "fpga-stream-ca"}, "data": {"ca.crt": ca}});
         let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
         maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
-        let http = HttpClient::new(Duration::from_secs(10));
+        let http = HttpClient::new(LONG);
         let mut bed = Self { plane, http, authority: authority.ca, brokers: Vec::new(), managers: None };
         bed.publish_accelerator().await;
         for index in [0, 1] {
@@ -168,7 +168,7 @@ impl Bed {
     /// Runs a job of the accelerator over these bytes, as a pod with this token does.
     async fn job(&self, token: &Path, input: &[u8]) -> Output {
         let mut child = Command::new(programs::built("fpga-acc").unwrap())
-            .args(["run", ACCELERATOR, "--wait", "40s"])
+            .args(["run", ACCELERATOR, "--wait", "100s"])
             .env("FPGA_POOL", self.broker_urls())
             .env("FPGA_POOL_CA", &self.authority)
             .env("FPGA_POOL_TOKEN_FILE", token)

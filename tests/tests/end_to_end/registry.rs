@@ -18,7 +18,7 @@ use fpga_tests::testbed::wait;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 fn bitstream(name: &str) -> DynamicObject {
@@ -74,7 +74,12 @@ async fn of_two_registries_one_writes_the_counts_and_the_other_goes_on_when_it_i
     let scale = json!({"spec": {"replicas": 3}});
     bed.deployments().patch("sobel", &PatchParams::default(), &Patch::Merge(&scale)).await.unwrap();
     counted(2, 2, 3).await;
-    assert!(second.metric(&bed.http, "fpga_registry_status_writes_total").await.unwrap() > 0.0);
+    wait::until("the write to be counted", LONG, async || {
+        let writes = second.metric(&bed.http, "fpga_registry_status_writes_total").await?;
+        Ok((writes > 0.0).then_some(()))
+    })
+    .await
+    .unwrap();
 
     // A replica that is told to end gives the lease back, and does not wait for it to be abandoned.
     let third = bed.registry("registry-3", "off", &[]).await;
@@ -137,8 +142,7 @@ async fn a_pod_is_moved_when_its_budget_allows_and_does_not_come_back() {
     let _registry = bed.registry("registry", "evict", &[]).await;
     let pod = bed.lose_board_of("sobel").await;
     let node = node_of(&pod);
-    let held = bed.until_recorded("held.json", "the budget to hold it", |_| true).await;
-    assert_eq!(held["reason"], "the PodDisruptionBudget all-stay forbids it");
+    bed.until_held("the PodDisruptionBudget all-stay forbids it").await;
     assert!(bed.is_there(&pod).await && bed.moved().await.is_empty());
 
     kubectl(&bed.plane, &["delete", "poddisruptionbudget", "all-stay"]).await.unwrap();
@@ -182,8 +186,7 @@ async fn rollouts_are_left_alone_and_a_replacement_that_never_becomes_ready_ends
     .await
     .unwrap();
     let pod = bed.lose_board_of("sobel").await;
-    let held = bed.until_recorded("held.json", "the rollout to hold it", |_| true).await;
-    assert_eq!(held["reason"], "the Deployment is rolling out or being scaled");
+    bed.until_held("the Deployment is rolling out or being scaled").await;
     assert!(bed.is_there(&pod).await && bed.moved().await.is_empty());
 
     // The pods of the other Deployment have the lost board, too. One goes; its replacement has nowhere to become Ready.
@@ -192,8 +195,7 @@ async fn rollouts_are_left_alone_and_a_replacement_that_never_becomes_ready_ends
         bed.give_board(&pod).await;
     }
     bed.until_recorded("moves.json", "a move of the other", |record| record["workload"] == "mm").await;
-    let waits = |held: &Value| held["reason"] == "the last move of the Deployment has not ended";
-    bed.until_recorded("held.json", "the second pod to stay", waits).await;
+    bed.until_held("the last move of the Deployment has not ended").await;
     bed.until_looked_again("marker").await;
     let moves = bed.moved().await;
     assert_eq!((moves.len(), &moves[0]["outcome"]), (1, &json!("evicted")));

@@ -2,14 +2,17 @@
 
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
-use fpga_tests::testbed::programs;
+use fpga_tests::testbed::{programs, wait};
 use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(60);
 
 type Rules = BTreeSet<String>;
 
@@ -222,8 +225,12 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
     kubectl(plane, &[&["create"], cluster_role.as_slice()].concat()).await.unwrap();
     let role = ["-n", NAMESPACE, "create", "rolebinding", "kubectl-fpga", "--role=kubectl-fpga", &account];
     kubectl(plane, &role).await.unwrap();
-    let with = operator.doctor().await;
-    assert_eq!(refused(&with), [""; 0]);
+    let with = wait::until("the rights to hold", LONG, async || {
+        let with = operator.doctor().await;
+        anyhow::ensure!(refused(&with).is_empty(), "{:?}", refused(&with));
+        Ok(Some(with))
+    });
+    let with = with.await.unwrap();
     let of_rights = with.iter().find(|finding| finding["check"] == "rights").unwrap();
     assert_eq!(of_rights["severity"], "ok", "the service accounts' rights were looked at: {of_rights}");
     for command in [

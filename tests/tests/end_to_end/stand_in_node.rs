@@ -14,7 +14,7 @@ use std::time::Duration;
 
 // In a container's command Kubernetes replaces `$$` by `$`, so a shell's pid is `$$$$`.
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 struct Bed {
     plane: ControlPlane,
@@ -119,13 +119,17 @@ async fn pod_status_is_what_the_process_does() {
     assert!(phase_is("Pending")(&imaginary));
 
     // The pod is ready only when its port accepts connections.
-    let serve = "test -e $OPEN || sleep 1; exec python3 -m http.server 8080 --bind $POD_IP";
+    let open = bed.plane.run_dir().path().join("open");
+    let serve = format!(
+        "until [ -e {} ]; do sleep 0.05; done; exec python3 -m http.server 8080 --bind $POD_IP",
+        open.display()
+    );
     let ports = json!({"ports": [{"containerPort": 8080}], "restartPolicy": "Always"});
-    bed.create("server", serve, ports).await;
+    bed.create("server", &serve, ports).await;
     let server = bed.wait_for("server", "Running", phase_is("Running")).await;
-    let seen_ready_early = is_ready(&server);
+    assert!(!is_ready(&server));
+    std::fs::write(&open, "").unwrap();
     bed.wait_for("server", "Ready", is_ready).await;
-    assert!(!seen_ready_early);
 
     bed.create("crashes", "echo once; exit 1", json!({"restartPolicy": "Always"})).await;
     bed.wait_for("crashes", "restarted twice", |pod| format!("{pod:?}").contains("restart_count: 2")).await;
@@ -148,7 +152,7 @@ async fn a_deleted_pod_gets_its_grace_and_leaves_nothing() {
     bed.create("polite", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done", json!({}))
         .await;
     wait::until("its output", LONG, async || Ok(log("polite").contains("up").then_some(()))).await.unwrap();
-    bed.pods.delete("polite", &now).await.unwrap();
+    bed.pods.delete("polite", &DeleteParams::default().grace_period(30)).await.unwrap();
     gone("polite").await.unwrap();
     assert_eq!(log("polite"), "up\nbye\n");
 

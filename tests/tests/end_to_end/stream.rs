@@ -42,7 +42,7 @@ impl Bed {
     async fn start() -> Self {
         let plane = ControlPlane::start(&[]).await.unwrap();
         std::fs::write(plane.run_dir().path().join("token"), format!("{TOKEN}\n")).unwrap();
-        let http = HttpClient::new(Duration::from_secs(5));
+        let http = HttpClient::new(LONG);
         let mut bed = Self { plane, http, replicas: [None, None], collector: None, task: 0 };
         bed.create_node().await;
         for replica in 0..2 {

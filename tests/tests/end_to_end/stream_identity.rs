@@ -87,7 +87,7 @@ impl Bed {
             .arg("--kubeconfig")
             .arg(plane.kubeconfig(&Identity::Extender).unwrap());
         let extender = Process::start(&spec).unwrap();
-        let http = HttpClient::new(Duration::from_secs(5));
+        let http = HttpClient::new(LONG);
         let bed = Self { plane, http, extender, authority };
         bed.extender.wait_ready(&bed.http, &bed.url("/readyz"), LONG).await.unwrap();
         bed

@@ -63,7 +63,7 @@ impl Bed {
             .arg("--tls-client-ca")
             .arg(&authority.ca);
         let extender = Process::start(&spec).unwrap();
-        let http = HttpClient::new(Duration::from_secs(5));
+        let http = HttpClient::new(LONG);
         let ready = format!("http://{host}:{METRICS_PORT}/readyz");
         extender.wait_ready(&http, &ready, LONG).await.unwrap();
         for node in &nodes {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest time that anything may take.
-const LONG: Duration = Duration::from_secs(90);
+const LONG: Duration = Duration::from_secs(180);
 
 /// Panels without data on a healthy site, and why.
 const EMPTY: [(&str, &str); 4] = [

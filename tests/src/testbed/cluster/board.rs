@@ -133,7 +133,7 @@ impl Board {
             logs: run_dir.path().join("logs"),
             collector: None,
             device_manager: None,
-            http: HttpClient::new(Duration::from_secs(5)),
+            http: HttpClient::new(START),
             spec,
             dir,
         };

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, PostParams};
 use std::time::Duration;
 
 /// Longest time that an operation may take.
-const LONG: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(90);
 
 impl Cluster {
     /// The pods of the default namespace.

@@ -70,7 +70,8 @@ impl SchedulerConfig {
     fn of_test_bed(text: String, url: &str) -> Result<Self> {
         // Only one kube-scheduler runs, and it must not wait for the lease of the one before.
         let config = Self { text, verbosity: TELLS_EVERYTHING }.with("leaderElect", "false")?;
-        config.with("urlPrefix", url)
+        // On a busy machine the extender may not run for a second, and kube-scheduler goes on without late scores.
+        config.with("urlPrefix", url)?.with("httpTimeout", "20s")
     }
 
     /// A configuration without an extender.

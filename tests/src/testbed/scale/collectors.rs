@@ -65,7 +65,7 @@ impl Collectors {
                 vec!["--extenders".to_owned(), extenders.join(","), "--stream-token-file".to_owned(), token];
             streams.push("--stream-without-tls".to_owned());
         }
-        let http = HttpClient::new(Duration::from_secs(10));
+        let http = HttpClient::new(LONG);
         let start = |index: usize| {
             let (http, streams, checkpoints) = (http.clone(), &streams, checkpoints.path());
             async move {

@@ -52,7 +52,7 @@ impl Bed {
     pub async fn start_with(extender_args: &[&str]) -> Self {
         let mut plane = ControlPlane::start(&NODES).await.unwrap();
         registry::install(&plane).await.unwrap();
-        let http = HttpClient::new(Duration::from_secs(10));
+        let http = HttpClient::new(LONG);
         let mut nodes = Vec::new();
         for (index, name) in (0..).zip(NODES) {
             let spec = NodeSpec {
@@ -112,7 +112,8 @@ impl Bed {
         self.publish_with(node, board, &plugin, None).await;
     }
 
-    /// Writes the state of a node, with what its plugin reports and what is published of the uses of its bitstreams.
+    /// Writes the state of a node, with what its plugin reports and what is published of the uses of its bitstreams, and
+    /// waits until the extender knows it, so that no pod is placed by the state before.
     pub async fn publish_with(&self, node: &str, board: Board, plugin: &Value, reuse: Option<&str>) {
         let seq = self.sequence.fetch_add(1, Ordering::Relaxed);
         let mut state = json!({
@@ -135,6 +136,15 @@ impl Bed {
         });
         let params = PatchParams::apply("fpga-collector").force();
         nodes.patch(node, &params, &Patch::Apply(&patch)).await.unwrap();
+        wait::until("the extender to know the state", LONG, async || {
+            let known = self.http.get(&extender::url(&self.plane, "/nodes")).await?.json()?;
+            let is_it = |known: &&Value| {
+                known["name"] == node && known["known"]["state"]["seq"].as_u64() >= Some(seq)
+            };
+            Ok(known.as_array().into_iter().flatten().find(is_it).map(drop))
+        })
+        .await
+        .unwrap();
     }
 
     /// What a node says on which workloads are kept off it.
@@ -266,6 +276,14 @@ impl Bed {
             found.map(Some).with_context(|| format!("{key} has {}", json!(all)))
         });
         found.await.unwrap()
+    }
+
+    /// Waits until a pod stays for this reason.
+    pub async fn until_held(&self, reason: &str) {
+        self.until_recorded("held.json", &format!("a pod to stay: {reason}"), |held| {
+            held["reason"] == reason
+        })
+        .await;
     }
 
     pub async fn moved(&self) -> Vec<Value> {

@@ -56,10 +56,11 @@ async fn of_three_functions_on_two_slots_one_is_moved_where_it_starts_warm() {
 async fn a_pod_that_its_node_can_not_serve_goes_to_a_node_that_can() {
     let bed = Bed::start().await;
     // Ready only once the file is there: until then the pod is as one whose container could not start.
-    let file = bed.plane.run_dir().path().join("served");
+    let [file, refused] = ["served", "refused"].map(|name| bed.plane.run_dir().path().join(name));
     let script = format!(
-        "if [ -e {} ]; then exec python3 -m http.server 9999 --bind $POD_IP; else exec sleep 3600; fi",
-        file.display()
+        "if [ -e {} ]; then exec python3 -m http.server 9999 --bind $POD_IP; else touch {}; exec sleep 3600; fi",
+        file.display(),
+        refused.display()
     );
     let container = json!({"command": ["/bin/sh", "-c", script], "ports": [{"containerPort": 9999}]});
     let deployment = Bed::deployment("sobel", 1, &container);
@@ -69,7 +70,7 @@ async fn a_pod_that_its_node_can_not_serve_goes_to_a_node_that_can() {
         let runs = |pod: &&k8s_openapi::api::core::v1::Pod| {
             pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
         };
-        Ok(pods.items.iter().find(runs).cloned())
+        Ok(pods.items.iter().find(runs).filter(|_| refused.exists()).cloned())
     });
     let pod = pod.await.unwrap();
     std::fs::write(&file, "").unwrap();

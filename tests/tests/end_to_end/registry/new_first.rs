@@ -120,8 +120,7 @@ async fn the_only_pod_of_a_deployment_is_moved_when_its_replacement_is_ready() {
     // Without the right there is no such move: one Ready pod is too few.
     let never = bed.registry("registry", "evict", &[]).await;
     let pod = bed.lose_board_of("sobel").await;
-    let is_too_few = |held: &Value| held["reason"] == "the Deployment has 1 Ready pods, and 2 are needed";
-    bed.until_recorded("held.json", "the pod to stay", is_too_few).await;
+    bed.until_held("the Deployment has 1 Ready pods, and 2 are needed").await;
     never.process().kill().await;
 
     let budget = ["create", "poddisruptionbudget", "one-stays", "--selector=app=sobel", "--min-available=1"];
@@ -237,10 +236,10 @@ async fn where_an_autoscaler_owns_the_count_the_pod_stays_with_the_reason() {
     autoscalers.create(&PostParams::default(), &autoscaler(2, 3)).await.unwrap();
     let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
     let pod = bed.lose_board_of("sobel").await;
-    let held = bed.until_recorded("held.json", "the autoscaler to hold it", |_| true).await;
-    let reason =
-        "the replacement is to come first, and the HorizontalPodAutoscaler sobel owns the number of replicas";
-    assert_eq!(held["reason"], reason);
+    bed.until_held(
+        "the replacement is to come first, and the HorizontalPodAutoscaler sobel owns the number of replicas",
+    )
+    .await;
     bed.until_looked_again("marker").await;
     assert!(bed.is_there(&pod).await && bed.moved().await.is_empty());
     assert_eq!(replicas(&bed, "sobel").await, 2);

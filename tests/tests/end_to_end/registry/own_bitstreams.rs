@@ -4,11 +4,10 @@
 use super::bed::{Bed, LONG, NODES};
 use super::{bitstream, bitstreams};
 use anyhow::Context as _;
-use fpga_tests::testbed::helm;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt as _;
+use fpga_tests::testbed::{extender, helm};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
@@ -45,15 +44,20 @@ async fn until_judged(all: &Api<DynamicObject>, name: &str, reason: &str) -> Val
 }
 
 /// A pod that names the Bitstream.
-async fn create_pod(bed: &Bed, name: &str, bitstream: &str) {
-    let pod = json!({
-        "metadata": {"name": name, "annotations": {"fpga-scheduling.io/bitstreams": bitstream}},
+fn pod(name: &str, bitstream: &str) -> Value {
+    let annotations = json!({"fpga-scheduling.io/bitstreams": bitstream});
+    json!({
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
         "spec": {"terminationGracePeriodSeconds": 1, "containers": [
             {"name": "main", "image": "local", "command": ["/bin/sh", "-c", "exec sleep 3600"],
              "resources": {"limits": {"fpga-scheduling.io/accelerated": 1}}},
         ]},
-    });
-    bed.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    })
+}
+
+async fn create_pod(bed: &Bed, name: &str, bitstream: &str) {
+    let pod = serde_json::from_value(pod(name, bitstream)).unwrap();
+    bed.pods().create(&PostParams::default(), &pod).await.unwrap();
 }
 
 async fn why_pending(bed: &Bed, name: &str) -> String {
@@ -76,11 +80,16 @@ async fn until_placed(bed: &Bed, name: &str) {
     placed.await.unwrap();
 }
 
-/// What the extender has written of its library.
-async fn library_version(bed: &Bed) -> Vec<Option<String>> {
-    let nodes = Api::<Node>::all(bed.client().clone()).list(&ListParams::default()).await.unwrap();
-    let version = |node: &Node| node.annotations().get("fpga-scheduling.io/library-version").cloned();
-    nodes.items.iter().map(version).collect()
+/// Waits until the extender rejects both nodes for a new pod that names the Bitstream. kube-scheduler is not involved.
+async fn until_rejected(bed: &Bed, bitstream: &str) {
+    let body = json!({"Pod": pod("asked", bitstream), "NodeNames": NODES}).to_string();
+    wait::until("the extender to know of the change", LONG, async || {
+        let answer = bed.http.post(&extender::url(&bed.plane, "/filter"), body.clone()).await?.json()?;
+        let taken = answer["NodeNames"].as_array().is_some_and(|nodes| !nodes.is_empty());
+        (!taken).then_some(Some(())).with_context(|| answer.to_string())
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,13 +163,8 @@ async fn tenants_bitstreams_are_off_until_allowed_and_count_up_to_the_quota_of_t
     // A change counts when the registry has seen it: without one what is there stays, and what is new waits.
     registry.process().kill().await;
     let changed = r#"[{"op":"replace","path":"/spec/variants/0/bytes","value":2000}]"#;
-    let before = library_version(&bed).await;
     as_tenant(&bed, &["patch", "bits", "third", "--type=json", "-p", changed]).await.unwrap();
-    wait::until("the extender to know of the change", LONG, async || {
-        Ok((library_version(&bed).await != before).then_some(()))
-    })
-    .await
-    .unwrap();
+    until_rejected(&bed, "third").await;
     create_pod(&bed, "of-changed", "third").await;
     why_pending(&bed, "of-changed").await;
     create_pod(&bed, "of-first-again", "first").await;

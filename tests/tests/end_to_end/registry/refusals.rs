@@ -134,9 +134,8 @@ async fn a_replacement_that_a_quota_forbids_is_told_and_nothing_more_goes_until_
     assert_eq!(event.type_.as_deref(), Some("Warning"));
     assert_eq!(bed.marks(&node).await, None, "nothing keeps the replacement off the node any more");
     // The other pods of the lost board stay, since a replica is missing.
-    let waits = |held: &serde_json::Value| held["reason"] == "the Deployment is rolling out or being scaled";
     if others < 2 {
-        bed.until_recorded("held.json", "the next pod to stay", waits).await;
+        bed.until_held("the Deployment is rolling out or being scaled").await;
     }
     assert_eq!((bed.moved().await.len(), bed.ready("sobel").await.unwrap().len()), (1, 2));
     assert!(bed.plugin(&["moves"]).contains("stuck: "));
