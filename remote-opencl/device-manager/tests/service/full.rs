@@ -265,8 +265,15 @@ async fn what_the_vendor_refuses_to_make_again_is_an_error_and_neither_a_hang_no
         // From the fifth switch on; making the four programs takes the switches before.
         let lost = format!("5:{lost}");
         let mut manager = Manager::start_in(&[("FPGA_TEST_LOSE_OBJECT", lost.as_str())], &FULL);
-        let mut sessions =
-            [Session::new(&manager, &bitstreams, 1).await, Session::new(&manager, &bitstreams, 2).await];
+        let mut sessions = Vec::new();
+        for first in [1, 2] {
+            let mut session = Session::new(&manager, &bitstreams, first).await;
+            // Its objects are made when its write has ended. Else one of them may come between those of the next session,
+            // and the number of the lost object would mean an object of the one session in some switches and of the other
+            // session in others.
+            assert_eq!(session.client.status(session.last).await, 0);
+            sessions.push(session);
+        }
         let mut failures = [0, 0];
         for (session, failed) in sessions.iter_mut().zip(&mut failures) {
             for which in [0, 1] {
