@@ -6,7 +6,6 @@ pub(super) use late::Late;
 
 use crate::testbed::artifacts;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
-use crate::testbed::invoke::FUNCTION_PORT;
 use crate::testbed::workload::Workload;
 use anyhow::{Context as _, Result};
 use fpga_sim::time::{Micros, SimTime};
@@ -50,14 +49,10 @@ impl Site {
     pub fn function(&self, function: usize, workers: usize) -> Workload {
         let bitstream = bitstream(function);
         let path = self.bitstreams.join(format!("{bitstream}.bitstream"));
-        Workload::accelerated(&name(function), [self.programs.join("hold").display().to_string()])
+        Workload::function(&name(function), &self.programs.join("hold"), &path)
             .requires("fpga-vendor", self.runtime.vendor())
-            .bitstreams(&bitstream)
-            .env("BITSTREAM", path.display().to_string())
-            .env("PORT", FUNCTION_PORT.to_string())
             .env("OCL_PROFILE", "1")
             .env("WORKERS", workers.to_string())
-            .port(FUNCTION_PORT)
     }
 
     /// Starts a cluster with empty boards.

@@ -6,7 +6,6 @@ use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, Nod
 use crate::testbed::endpoint_slices::EndpointSlices;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::identity::Identity;
-use crate::testbed::invoke::FUNCTION_PORT;
 use crate::testbed::network::Network;
 use crate::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use crate::testbed::real_node::{Image, RealNode, RunMount, ServiceProxy, envoy_image};
@@ -194,15 +193,11 @@ impl Stage {
     pub fn deployment(&self, function: Function, replicas: u32) -> Result<Deployment> {
         match self {
             Self::Modelled { functions, bitstreams, runtime, .. } => {
-                let program = functions.join(function.name()).display().to_string();
-                let bitstream = bitstreams.join(format!("{function}.bitstream")).display().to_string();
-                let workload = Workload::accelerated(function.name(), [program])
+                let program = functions.join(function.name());
+                let bitstream = bitstreams.join(format!("{function}.bitstream"));
+                let workload = Workload::function(function.name(), &program, &bitstream)
                     .requires("fpga-vendor", runtime.vendor())
-                    .bitstreams(function.name())
-                    .env("BITSTREAM", bitstream)
-                    .env("PORT", FUNCTION_PORT.to_string())
-                    .env(PROFILE.0, PROFILE.1)
-                    .port(FUNCTION_PORT);
+                    .env(PROFILE.0, PROFILE.1);
                 Ok(serde_json::from_value(workload.deployment(replicas))?)
             }
             Self::Real { images, .. } => {

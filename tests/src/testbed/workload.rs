@@ -1,8 +1,10 @@
 //! Pods and Deployments that want a board, as users write them: labels and an annotation for their requirements, and
 //! the managed resource, for which kube-scheduler asks the extender.
 
+use super::invoke::FUNCTION_PORT;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A pod that wants a board, or an ordinary pod.
 #[derive(Debug, Clone)]
@@ -43,6 +45,16 @@ impl Workload {
     #[must_use]
     pub fn accelerated<W: Into<String>>(name: &str, command: impl IntoIterator<Item = W>) -> Self {
         Self { accelerated: true, ..Self::ordinary(name, command) }
+    }
+
+    /// A pod of one of the functions over HTTP (tests/functions), which loads this bitstream: a file with the bitstream's name.
+    #[must_use]
+    pub fn function(name: &str, program: &Path, bitstream: &Path) -> Self {
+        Self::accelerated(name, [program.display().to_string()])
+            .bitstreams(&bitstream.file_stem().unwrap_or_default().to_string_lossy())
+            .env("BITSTREAM", bitstream.display().to_string())
+            .env("PORT", FUNCTION_PORT.to_string())
+            .port(FUNCTION_PORT)
     }
 
     /// Name of the pod or Deployment.

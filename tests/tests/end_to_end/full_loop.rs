@@ -7,7 +7,7 @@
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::artifacts;
 use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
-use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
+use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
 use serde_json::{Value, json};
@@ -48,12 +48,8 @@ impl Bed {
 
     fn function(&self, pod: &str, function: Function) -> Workload {
         let bitstream = self.bitstreams.join(format!("{function}.bitstream"));
-        Workload::accelerated(pod, [self.functions.join(function.name()).display().to_string()])
+        Workload::function(pod, &self.functions.join(function.name()), &bitstream)
             .requires("fpga-vendor", self.runtime.vendor())
-            .bitstreams(function.name())
-            .env("BITSTREAM", bitstream.display().to_string())
-            .env("PORT", FUNCTION_PORT.to_string())
-            .port(FUNCTION_PORT)
     }
 
     fn program(&self, pod: &str, program: &str, arguments: &[&str]) -> Workload {

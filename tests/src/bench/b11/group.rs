@@ -7,7 +7,7 @@ use super::{Arm, Site};
 use crate::bench::modelled::{Late, of_managers};
 use crate::bench::report::Sorted;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache};
-use crate::testbed::invoke::{Case, FUNCTION_PORT};
+use crate::testbed::invoke::Case;
 use crate::testbed::workload::Workload;
 use anyhow::{Context as _, Result};
 use std::sync::Arc;
@@ -157,13 +157,9 @@ impl Group {
     fn workload(&self, site: &Site, number: usize) -> Workload {
         let function = self.use_case.function();
         let bitstream = site.bitstreams.join(format!("{function}.bitstream"));
-        Workload::accelerated(&name(number), [site.programs.join(function.name()).display().to_string()])
+        Workload::function(&name(number), &site.programs.join(function.name()), &bitstream)
             .requires("fpga-vendor", site.runtime.vendor())
-            .bitstreams(function.name())
-            .env("BITSTREAM", bitstream.display().to_string())
-            .env("PORT", FUNCTION_PORT.to_string())
             .env("WORKERS", site.connections.to_string())
-            .port(FUNCTION_PORT)
     }
 
     fn client(

@@ -7,7 +7,7 @@ use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::{Cluster, Runtime};
 use fpga_tests::testbed::http_client::HttpClient;
-use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
+use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::pool::{PoolBed, TENANTS};
 use fpga_tests::testbed::router::Router;
@@ -31,13 +31,9 @@ pub async fn deploy_function(cluster: &Cluster) {
     let runtime = Runtime::from_env().unwrap();
     let function = artifacts::functions().unwrap().join("sobel");
     let bitstream = artifacts::bitstreams(runtime).unwrap().join("sobel.bitstream");
-    let workload = Workload::accelerated("sobel", [function.display().to_string()])
+    let workload = Workload::function("sobel", &function, &bitstream)
         .requires("fpga-vendor", runtime.vendor())
-        .bitstreams("sobel")
-        .env("BITSTREAM", bitstream.display().to_string())
-        .env("PORT", FUNCTION_PORT.to_string())
-        .env("FPGA_TOKEN", TOKEN)
-        .port(FUNCTION_PORT);
+        .env("FPGA_TOKEN", TOKEN);
     let mut deployment = workload.deployment(1);
     // The node plugin writes it where there is a kubelet.
     deployment["spec"]["template"]["metadata"]["annotations"][BOARDS_ANNOTATION] = json!("dm0");

@@ -1,0 +1,105 @@
+//! What the chart lets a node plugin write: the boards of pods on its own node.
+
+use super::{LONG, NAMESPACE, RELEASE, board, install, pod};
+use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::manifests::{self, kubectl};
+use fpga_tests::testbed::wait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+const BOARDS: &str = "fpga-scheduling.io/boards";
+const BOARDS_REASON: &str = "fpga-scheduling.io/boards-reason";
+
+/// A client with the token of a node plugin's pod on this node.
+async fn plugin_on(plane: &ControlPlane, node: &str) -> Client {
+    let name = format!("plugin-on-{node}");
+    manifests::create_pod_in(plane.client(), NAMESPACE, &name, "fpga-node-plugin", Some(node)).await.unwrap();
+    let token =
+        manifests::token_in(plane.client(), NAMESPACE, "fpga-node-plugin", Some(&name)).await.unwrap();
+    manifests::client(plane, &token).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_node_plugin_writes_the_boards_of_pods_on_its_own_node_and_nothing_else() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    install(&plane, &[]).await;
+    let pods: Api<Pod> = Api::namespaced(plane.client().clone(), "default");
+    for (name, node) in [("mine", Some("n1")), ("theirs", Some("n2")), ("nobodys", None)] {
+        let mut pod = pod(board());
+        pod["metadata"] = json!({"name": name, "annotations": {"other": "x"}, "labels": {"app": "a"}});
+        if let Some(node) = node {
+            pod["spec"]["nodeName"] = json!(node);
+        }
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+    let plugin: Api<Pod> = Api::namespaced(plugin_on(&plane, "n1").await, "default");
+    let patch = async |name: &str, patch: Value| {
+        plugin.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await
+    };
+    let annotate = |key: &str, value: Value| json!({"metadata": {"annotations": { key: value }}});
+    // The policies of a chart come into force one after the other.
+    wait::until("the policy of node plugins to hold", LONG, async || {
+        let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+        let refused = plugin.patch("mine", &dry_run, &Patch::Merge(annotate("other", json!("y")))).await;
+        Ok(refused.err().filter(|error| error.to_string().contains("no annotation but")).map(drop))
+    })
+    .await
+    .unwrap();
+    for boards in [json!("pocl-0"), json!("pocl-0,pocl-1"), Value::Null] {
+        let pod = patch("mine", annotate(BOARDS, boards.clone())).await.unwrap();
+        let annotations = pod.metadata.annotations.unwrap();
+        assert_eq!(annotations.get(BOARDS).map(String::as_str), boards.as_str());
+        assert_eq!(annotations["other"], "x");
+    }
+    let told = patch("mine", annotate(BOARDS_REASON, json!("main: pocl-0 (0 % used, 0 containers)"))).await;
+    assert!(told.unwrap().metadata.annotations.unwrap().contains_key(BOARDS_REASON));
+    for (name, wrong, because) in [
+        ("theirs", annotate(BOARDS, json!("pocl-0")), "only pods of the node that it runs on"),
+        ("nobodys", annotate(BOARDS, json!("pocl-0")), "only pods of the node that it runs on"),
+        ("mine", annotate("other", json!("y")), "no annotation but"),
+        ("mine", annotate("other", Value::Null), "no annotation but"),
+        ("mine", annotate("more", json!("y")), "no annotation but"),
+        ("mine", json!({"metadata": {"labels": {"app": "b"}}}), "neither labels nor"),
+        ("mine", json!({"metadata": {"finalizers": ["a.example/b"]}}), "neither labels nor"),
+        (
+            "mine",
+            json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}]}}),
+            "neither labels nor",
+        ),
+        ("mine", json!({"spec": {"activeDeadlineSeconds": 1}}), "neither labels nor"),
+    ] {
+        let error = patch(name, wrong.clone()).await.expect_err(because).to_string();
+        assert!(error.contains(because), "{wrong} on {name}: {error}");
+    }
+    let mut image = json!({"spec": {"containers": [{"name": "main", "image": "evil"}]}});
+    let error = plugin.patch("mine", &PatchParams::default(), &Patch::Strategic(&image)).await.unwrap_err();
+    assert!(error.to_string().contains("neither labels nor"), "{error}");
+    image["metadata"] = json!({"annotations": {BOARDS: "pocl-0"}});
+    plugin.patch("mine", &PatchParams::default(), &Patch::Strategic(&image)).await.unwrap_err();
+    // The role by another name, and in one namespace only.
+    let binding = ["create", "rolebinding", "other", "--serviceaccount=default:default"];
+    let role = format!("--clusterrole={RELEASE}:node-plugin");
+    kubectl(&plane, &[&binding[..], &[role.as_str(), "--namespace=default"]].concat()).await.unwrap();
+    let user = "--as=system:serviceaccount:default:default";
+    let label = ["label", "pod", "theirs", "any=label", "--dry-run=server", user];
+    wait::until("the binding to hold", LONG, async || {
+        let refused = kubectl(&plane, &label).await.expect_err("it is on no node").to_string();
+        Ok(refused.contains("only pods of the node that it runs on").then_some(()))
+    })
+    .await
+    .unwrap();
+
+    let forbidden = |result: kube::Result<()>| {
+        let error = result.expect_err("it has no right to").to_string();
+        assert!(error.contains("forbidden"), "{error}");
+    };
+    forbidden(plugin.list(&Default::default()).await.map(drop));
+    forbidden(plugin.delete("mine", &Default::default()).await.map(drop));
+    let new = serde_json::from_value(pod(json!({}))).unwrap();
+    forbidden(plugin.create(&PostParams::default(), &new).await.map(drop));
+    let status = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    forbidden(plugin.patch_status("mine", &PatchParams::default(), &status).await.map(drop));
+    plane.stop().await;
+}
