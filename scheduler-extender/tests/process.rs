@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Timeout of a test's step: long enough for a slow machine, shorter than the grace period of a shutdown.
-const DEADLINE: Duration = Duration::from_secs(8);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 struct Extender {
     process: Child,

@@ -162,8 +162,11 @@ async fn an_update_that_wants_no_answer_is_taken_without_one() {
     // The first update asks for an answer, the second does not, and the third, a second later, asks again.
     let mut stream = replica.open("n2", "uid-of-n2").await.unwrap();
     let answered = |answer: Option<Answer>| answer.map(|answer| answer.verdict());
+    let begin = Instant::now();
     assert_eq!(answered(stream.update(state(1, 1)).await.unwrap()), Some(Verdict::Taken));
-    assert_eq!(answered(stream.update(state(1, 2)).await.unwrap()), None);
+    let second = answered(stream.update(state(1, 2)).await.unwrap());
+    // On a busy machine the second one may be late enough to ask again.
+    assert!(second.is_none() || begin.elapsed() >= ANSWER_EVERY, "{second:?}");
     tokio::time::sleep(ANSWER_EVERY).await;
     assert_eq!(answered(stream.update(state(1, 3)).await.unwrap()), Some(Verdict::Taken));
     assert_eq!(replica.known("n2"), (Source::Stream, Some(3)));

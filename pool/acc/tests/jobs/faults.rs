@@ -129,7 +129,8 @@ fn a_cancelled_call_returns_at_once_and_its_slot_becomes_free() {
     let limit = Some(Duration::from_millis(100));
     let cut = wait(job.stream(futures::io::repeat(7), futures::io::sink()), limit);
     assert!(matches!(cut, Err(Error::TimedOut(_))), "{cut:?}");
-    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    // The stream has no end: who waited for it would wait until the test gives up.
+    assert!(since.elapsed() < DEADLINE / 2, "{:?}", since.elapsed());
     let after = wait(job.run(vec![1]), LIMIT);
     assert!(matches!(after, Err(Error::Cancelled)), "{after:?}");
     eventually("the slot is free", || bed.broker.seen().leased == 0);

@@ -41,7 +41,7 @@ use tonic::transport::{Channel, Endpoint as Port};
 use tonic::{Status, Streaming};
 
 /// Time for an answer. A test that needs it fails.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Messages under way from a scripted peer.
 const UNDER_WAY: usize = 4096;
 

@@ -1,7 +1,7 @@
 //! Two brokers race for a Lease. Its API server is a stand-in that keeps one Lease and refuses writes of old versions, as
 //! the real one does.
 
-use crate::bed::{Bed, Options, want};
+use crate::bed::{Bed, Options, PATIENCE, want};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -139,7 +139,7 @@ async fn a_term_is_replaced_only_by_the_holder_and_only_if_it_is_the_expected_on
             leadership.changed().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), won).await.unwrap();
+    tokio::time::timeout(PATIENCE, won).await.unwrap();
     tokio::spawn(other.run(stopped));
     assert_eq!(fencing.read().await.unwrap(), 0);
     fencing.replace(0, 5).await.unwrap();
