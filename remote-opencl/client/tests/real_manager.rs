@@ -318,7 +318,7 @@ fn a_killed_manager_is_an_error_and_never_a_sigpipe() {
         let begin = Instant::now();
         assert_eq!(waits.join().unwrap(), Err(ClError::OUT_OF_RESOURCES));
         assert_eq!(runs.wait_for_status(), Err(ClError::OUT_OF_RESOURCES));
-        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert!(begin.elapsed() < Duration::from_secs(30));
         // A second attempt writes to the closed socket again.
         assert!(setup.queue.enqueue(Operation::Marker, &[]).is_err());
         assert!(setup.queue.flush().is_err());

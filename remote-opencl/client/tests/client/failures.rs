@@ -83,7 +83,7 @@ fn callbacks_hear_of_a_manager_that_dies() {
     let (sender, receiver) = std::sync::mpsc::channel();
     event.on_status(0, move |status| sender.send(status).unwrap()).unwrap();
     setup.manager.kill();
-    assert_eq!(receiver.recv_timeout(Duration::from_secs(10)).unwrap(), -5);
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(60)).unwrap(), -5);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn managers_that_are_not_there_cost_little_and_hide_nobody() {
     assert_eq!(client.platforms().len(), 1);
     let begin = Instant::now();
     assert_eq!(client.platforms().len(), 1);
-    assert!(begin.elapsed() < Duration::from_millis(200), "a failure is remembered");
+    assert!(begin.elapsed() < Duration::from_secs(1), "a failure is remembered");
 }
 
 #[test]

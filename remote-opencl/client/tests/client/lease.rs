@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const ID: [u8; 16] = [7; 16];
-const NOTICE_TIMEOUT: Duration = Duration::from_secs(10);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lease(manager: &ScriptedManager) -> Lease {
     let address = manager.address().to_owned();

@@ -79,13 +79,13 @@ fn a_manager_that_takes_connections_and_says_nothing_holds_up_nobody_who_has_oth
     let begin = std::time::Instant::now();
     assert_eq!(client.platforms().len(), 1);
     // A lone manager would have ten seconds.
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
     marker(&queue(&client)).unwrap();
     // The next look-up of platforms doesn't wait either.
     std::thread::sleep(Duration::from_millis(5_100));
     let begin = std::time::Instant::now();
     assert_eq!(client.platforms().len(), 1);
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
     until("it is found when it goes on", || client.platforms().len() == 2);
 }

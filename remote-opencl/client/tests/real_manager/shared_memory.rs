@@ -343,7 +343,7 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
         assert!(read.iter().all(|byte| *byte == 1));
         done.send(()).unwrap();
     });
-    let alone = is_done.recv_timeout(Duration::from_secs(20));
+    let alone = is_done.recv_timeout(Duration::from_secs(60));
     signal(Signal::SIGCONT);
     assert!(alone.is_ok(), "something waits for the manager");
     // The device sees the bytes that were written.
@@ -393,7 +393,7 @@ fn a_non_blocking_transfer_waits_for_no_shared_memory() {
         sender.send(()).unwrap();
         buffers
     });
-    let returned = receiver.recv_timeout(Duration::from_secs(20));
+    let returned = receiver.recv_timeout(Duration::from_secs(60));
     drop(stopped);
     returned.expect("an enqueue call waits for the manager");
     let [small, large] = enqueuing.join().unwrap();

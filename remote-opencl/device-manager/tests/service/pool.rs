@@ -177,6 +177,7 @@ async fn a_job_attaches_to_its_slot_computes_and_gives_the_slot_back_with_its_us
     let client = pool.holder(7, 1).await;
     pool.manager.counts("fpga_device_manager_pool_slots{state=\"held\"} 1").await;
     let mut worker = Worker::new(client, &pool.bitstream, "increase").await;
+    let since = Instant::now();
     for _ in 0..2 {
         let read = worker.step().await;
         worker.ends_well(read).await;
@@ -185,7 +186,9 @@ async fn a_job_attaches_to_its_slot_computes_and_gives_the_slot_back_with_its_us
     let report = pool.stream.report_of(SlotCause::Closed).await;
     assert_eq!((report.slot.0, report.status), (1, SlotStatus::Free));
     assert_eq!((report.usage.bytes, report.usage.actions), (80, 2));
-    assert!((20..200).contains(&report.usage.busy.0), "two steps of 10 ms: {:?}", report.usage);
+    let at_most = u64::try_from(since.elapsed().as_millis()).unwrap();
+    assert!((20..=at_most).contains(&report.usage.busy.0), "two steps of 10 ms: {:?}", report.usage);
+    pool.manager.counts("fpga_device_manager_pool_actions_total 2").await;
     // The next job gets the slot.
     drop(pool.holder(8, 1).await);
     pool.stream.report_of(SlotCause::Closed).await;
@@ -195,24 +198,21 @@ async fn a_job_attaches_to_its_slot_computes_and_gives_the_slot_back_with_its_us
 async fn the_slots_of_the_pool_are_no_capacity_of_the_node_and_its_jobs_no_use_of_it() {
     let mut pool = Pool::start(&["--slots", "3", "--pool-slots", "1"]).await;
     let client = pool.holder(7, 0).await;
-    let mut job = Worker::new(client, &pool.bitstream, "lasting").await;
-    let of_job = job.step().await;
+    let mut job = Worker::new(client, &pool.bitstream, "endless").await;
+    job.step().await;
     let pods = Client::connect(&pool.manager).await;
     let mut pods = Worker::new(pods, &pool.bitstream, "increase").await;
-    let since = Instant::now();
+    // It does not wait for the job, which does not end.
     let of_pod = pods.step().await;
     pods.ends_well(of_pod).await;
-    assert!(since.elapsed() < Duration::from_millis(900), "it does not wait for the job");
-    let text = pool.manager.metrics_text();
     for line in [
         "fpga_device_manager_slots 2",
         "fpga_device_manager_slots_in_use 0",
         "fpga_device_manager_tasks_total 1",
+        "fpga_device_manager_pool_actions_total 0",
     ] {
-        assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
+        pool.manager.counts(line).await;
     }
-    job.ends_well(of_job).await;
-    assert!(pool.manager.metrics_text().contains("fpga_device_manager_pool_actions_total 1\n"));
 }
 
 #[tokio::test]
@@ -338,7 +338,7 @@ async fn a_client_that_is_silent_loses_its_slot_after_five_seconds() {
     let report = pool.stream.report_of(SlotCause::Silent).await;
     assert_eq!(report.status, SlotStatus::Free);
     let took = since.elapsed();
-    assert!((Duration::from_secs(4)..Duration::from_secs(9)).contains(&took), "{took:?}");
+    assert!(took >= Duration::from_secs(4), "{took:?}");
     drop(client);
     drop(tokio::task::spawn_blocking(move || drop(frozen)).await);
 }
@@ -487,7 +487,7 @@ async fn a_task_that_does_not_end_is_killed_with_the_process_of_its_lease() {
     assert!(matches!(draining.status, SlotStatus::Draining(_)), "{draining:?}");
     let free = pool.stream.report().await;
     assert_eq!(free.status, SlotStatus::Free, "{free:?}");
-    assert!((Duration::from_secs(28)..Duration::from_secs(35)).contains(&since.elapsed()));
+    assert!(since.elapsed() >= Duration::from_secs(28), "{:?}", since.elapsed());
     pool.manager.counts("fpga_device_manager_tenant_processes 0").await;
     drop(pool.holder(8, 0).await);
 }
