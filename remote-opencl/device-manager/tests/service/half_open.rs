@@ -44,7 +44,7 @@ async fn forward(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unp
 
 #[tokio::test]
 async fn a_client_behind_what_stopped_to_forward_is_gone_and_one_that_answers_stays() {
-    let tcp = ["--listen", "tcp://127.0.0.1:0", "--insecure-tcp", "--keepalive", "400ms"];
+    let tcp = ["--listen", "tcp://127.0.0.1:0", "--insecure-tcp", "--keepalive", "2s"];
     let manager = Manager::start(&tcp);
     let address = manager.addresses.iter().find_map(|address| address.strip_prefix("tcp://")).unwrap();
     let proxy = Proxy::to(address).await;

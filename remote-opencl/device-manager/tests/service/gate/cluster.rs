@@ -35,16 +35,19 @@ async fn is_allowed(manager: &Manager, container: &Container, image: &[u8]) {
     .await;
 }
 
-/// Checks that the tasks of both pods count for their workloads, as the plugin names them.
-fn workloads_are_counted(manager: &Manager) {
-    let text = manager.metrics_text();
+/// Waits until the tasks of both pods count for their workloads, as the plugin names them.
+async fn workloads_are_counted(manager: &Manager) {
     for (tenant, workload) in [("shop", "deployment-of-cart"), ("mill", "deployment-of-wheel")] {
         let labels = format!("{{tenant=\"{tenant}\",workload=\"{workload}\"}} ");
-        let value = |metric: &str| -> f64 {
-            let name = format!("fpga_device_manager_workload_{metric}_total{labels}");
-            text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_default()
-        };
-        assert!(value("tasks") > 0.0 && value("device_seconds") > 0.0, "{workload}:\n{text}");
+        eventually(&format!("tasks of {workload} are counted"), async || {
+            let text = manager.metrics_text();
+            let value = |metric: &str| -> f64 {
+                let name = format!("fpga_device_manager_workload_{metric}_total{labels}");
+                text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_default()
+            };
+            value("tasks") > 0.0 && value("device_seconds") > 0.0
+        })
+        .await;
     }
 }
 
@@ -84,7 +87,7 @@ async fn a_pod_has_what_the_library_lists_for_it_on_its_own_board_and_nothing_el
     is_allowed(&manager, &CART, &images[2]).await;
     assert_eq!([cart.round().await, wheel.round().await, cart.round().await], [[0, 0]; 3]);
     assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
-    workloads_are_counted(&manager);
+    workloads_are_counted(&manager).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,7 +230,7 @@ async fn a_tenants_own_process_passes_the_gate_with_the_token_of_the_session_and
     let mut wheel = Scaler::of(session(&manager, &WHEEL).await, &images[1], 5).await;
     assert_eq!([wheel.round().await, cart.round().await], [[0, 0]; 2]);
     assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
-    workloads_are_counted(&manager);
+    workloads_are_counted(&manager).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
