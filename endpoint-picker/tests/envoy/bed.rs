@@ -204,6 +204,8 @@ fn config(listen: SocketAddr, pickers: &[&Served], bodies: &str) -> Value {
         json!({"endpoint": {"address": {"socket_address": {"address": address, "port_value": port}}}})
     }));
     let ext_proc = envoy_ext_proc(&mut config);
+    // Envoy goes on without the picker after this time, and the test's process may not run for a while on a busy machine.
+    ext_proc["message_timeout"] = json!("20s");
     let mode = &mut ext_proc["processing_mode"];
     (mode["request_body_mode"], mode["response_body_mode"]) = (json!(bodies), json!(bodies));
     if bodies == "FULL_DUPLEX_STREAMED" {
