@@ -149,7 +149,7 @@ class Jobs(unittest.TestCase):
 class Groups(unittest.TestCase):
     def test_a_group_maps_inputs_to_outputs_in_order(self):
         inputs = [bytes([index]) * 20_000 for index in range(30)]
-        with fpga_acc.Group("sha-256", deadline=(30, 60.0), slots=(0, 1)) as group:
+        with fpga_acc.Group("sha-256", deadline=(30, 3600.0), slots=(0, 1)) as group:
             outputs = group.map(inputs)
             statistics = group.statistics()
         self.assertEqual(outputs, [hashlib.sha256(data).digest() for data in inputs])
