@@ -127,10 +127,10 @@ lint: ## Check the format; clippy with warnings denied
 .PHONY: test
 test: setup control-plane helm registry envoy promtool musl numpy gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace --no-fail-fast
-	cargo test -p fpga-tests --test web -- --ignored --skip demo::
+	cargo test --workspace --test web -- --ignored --skip demo::
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
-	    RUNTIME=intel-fpga cargo test -p fpga-tests --test end_to_end -- full_loop:: functions::; \
+	    RUNTIME=intel-fpga cargo test --workspace --test end_to_end -- full_loop:: functions::; \
 	    echo "and what differs between runtimes: channels, what a hostile client finds, what tenants see of each other"; \
 	    FPGA_TEST_RUNTIME=intel-fpga cargo test -p fpga-device-manager --test service -- \
 	        --include-ignored joined_by_a_channel hostile:: tenants::; \

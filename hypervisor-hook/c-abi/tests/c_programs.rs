@@ -20,7 +20,7 @@ impl Bed {
 
     /// A test bed whose collector requires `token` over TCP, unless that is empty.
     fn with_token(token: &str) -> Self {
-        let built = build(&["fpga-hook-c", "fpga-collector"]);
+        let built = build();
         let folder = tempfile::tempdir().unwrap();
         let token_file = folder.path().join("token");
         std::fs::write(&token_file, token).unwrap();

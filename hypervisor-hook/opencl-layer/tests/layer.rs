@@ -21,7 +21,7 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
-        let built = build(&["fpga-opencl-layer", "fpga-collector"]);
+        let built = build();
         let folder = tempfile::tempdir().unwrap();
         let collector = start_collector(&built.join("fpga-collector"), folder.path(), &[]);
         Self { folder, layer: built.join("libfpga_opencl_layer.so"), collector }
@@ -133,7 +133,7 @@ fn programs_print_the_same_with_the_layer_as_without_it() {
 
 #[test]
 fn a_collector_that_asks_for_a_token_is_shown_it() {
-    let built = build(&["fpga-opencl-layer", "fpga-collector"]);
+    let built = build();
     let bed = Bed::new();
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");

@@ -129,7 +129,8 @@ fn build() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "fpga-device-manager", "--bin", "fpga-device-manager"]);
+    // With the features of the whole workspace: what `cargo build --workspace` has built is not built once more.
+    build.args(["build", "--quiet", "--workspace", "--bin", "fpga-device-manager"]);
     build.arg("--target-dir").arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         build.arg("--release");

@@ -15,7 +15,8 @@ fn built() -> PathBuf {
 fn manager() -> PathBuf {
     let folder = built().parent().unwrap().to_owned();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "fpga-device-manager", "--bin", "fpga-device-manager"]);
+    // With the features of the whole workspace: what `cargo build --workspace` has built is not built once more.
+    build.args(["build", "--quiet", "--workspace", "--bin", "fpga-device-manager"]);
     build.arg("--target-dir").arg(folder.parent().unwrap());
     if folder.ends_with("release") {
         build.arg("--release");

@@ -19,7 +19,7 @@ struct Installed {
 
 impl Installed {
     fn new() -> Self {
-        build(&["fpga-acc-c"]);
+        build(&["--lib"]);
         let folder = tempfile::tempdir().unwrap();
         let mut make = Command::new("make");
         make.args(["-s", "-C", env!("CARGO_MANIFEST_DIR"), "install"]);

@@ -27,7 +27,7 @@ fn python() -> PathBuf {
 #[test]
 fn the_wheel_of_the_python_package_passes_its_tests() {
     let python = python();
-    build(&["fpga-acc-c"]);
+    build(&["--lib"]);
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new(&python)

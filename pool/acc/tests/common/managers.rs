@@ -92,23 +92,22 @@ pub fn built() -> PathBuf {
     test.parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// Builds packages of the workspace in the profile of this test.
-pub fn build(packages: &[&str]) {
+/// Builds programs of the workspace (`--bin NAME`) or its libraries (`--lib`) in the profile of this test, with the features of
+/// the whole workspace: what `cargo build --workspace` has built is not built once more.
+pub fn build(targets: &[&str]) {
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--target-dir"]).arg(built().parent().unwrap());
-    for package in packages {
-        build.args(["--package", package]);
-    }
+    build.args(["build", "--quiet", "--workspace"]).args(targets);
+    build.arg("--target-dir").arg(built().parent().unwrap());
     if built().ends_with("release") {
         build.arg("--release");
     }
-    assert!(build.status().unwrap().success(), "{packages:?} don't build");
+    assert!(build.status().unwrap().success(), "{targets:?} don't build");
 }
 
 fn manager_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        build(&["fpga-device-manager"]);
+        build(&["--bin", "fpga-device-manager"]);
         built().join("fpga-device-manager")
     })
 }

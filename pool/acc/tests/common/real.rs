@@ -22,7 +22,7 @@ impl RealBed {
     /// A broker with these flags, and managers that lend so many slots each.
     pub fn new(flags: &[&str], managers: &[u32]) -> Self {
         static BUILT: OnceLock<()> = OnceLock::new();
-        BUILT.get_or_init(|| build(&["fpga-pool"]));
+        BUILT.get_or_init(|| build(&["--bin", "fpga-pool"]));
         let (library, bitstreams) = library();
         let folder = tempfile::tempdir().unwrap();
         let entries = bitstreams.iter().map(|(name, digest)| {
