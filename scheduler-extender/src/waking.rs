@@ -45,6 +45,13 @@ struct Version {
     learned: Option<MonotonicTime>,
 }
 
+/// The library's version, and the one for which rejected pods have been woken.
+#[derive(Debug)]
+struct Versions {
+    known: Option<Version>,
+    handled: Version,
+}
+
 /// What is to be done about a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Due {
@@ -82,6 +89,30 @@ impl Version {
     }
 }
 
+impl Versions {
+    /// Before the library is known. A cluster without Bitstreams gets no annotation.
+    fn new() -> Self {
+        Self { known: None, handled: Version { hash: Library::default().fingerprint(), learned: None } }
+    }
+
+    /// Takes the library's hash at the moment `now`.
+    fn notice(&mut self, hash: u64, now: MonotonicTime) {
+        let learned = match self.known {
+            Some(known) if known.hash == hash => return,
+            Some(_) => Some(now),
+            // A replica that does not know the library yet is not asked, and has rejected nobody.
+            None => None,
+        };
+        self.known = Some(Version { hash, learned });
+    }
+
+    /// The version for which pods have to be woken. A library that is again as it was is news, too: pods may have been
+    /// rejected by the one in between.
+    fn news(&self) -> Option<Version> {
+        self.known.filter(|known| *known != self.handled)
+    }
+}
+
 /// Writes each version of the library, for ever.
 pub async fn run(
     client: Client,
@@ -91,30 +122,32 @@ pub async fn run(
     clock: &Clock,
 ) {
     let api: Api<Node> = Api::all(client);
-    // A cluster without Bitstreams gets no annotation.
-    let mut handled = Library::default().fingerprint();
-    let mut version: Option<Version> = None;
+    let mut versions = Versions::new();
+    let notice = |versions: &mut Versions| {
+        if let Some(hash) = library.fingerprint() {
+            versions.notice(hash, clock.read().now);
+        }
+    };
     let mut pause = LOOK_AGAIN;
     loop {
         // Without news the library may have become known, or the first board may have come.
         let _ = tokio::time::timeout(pause, library.changed()).await;
-        notice(&mut version, library, clock);
+        notice(&mut versions);
         tokio::time::sleep(SETTLE).await;
-        notice(&mut version, library, clock);
-        let news = version.filter(|version| version.hash != handled);
-        let Some((version, (node, last))) = news.zip(nodes.first_with_boards()) else {
+        notice(&mut versions);
+        let Some((version, (node, last))) = versions.news().zip(nodes.first_with_boards()) else {
             pause = LOOK_AGAIN;
             continue;
         };
         pause = match version.due(last.as_ref(), clock.read().now) {
             Due::Nothing => {
-                handled = version.hash;
+                versions.handled = version;
                 LOOK_AGAIN
             }
             Due::Later(time) => time.into(),
             Due::Now(value) => match write(&api, &node, last.as_ref(), &value).await {
                 Ok(Written::Yes) => {
-                    handled = version.hash;
+                    versions.handled = version;
                     metrics.library_versions_written.inc();
                     info!(node, value, "Bitstreams have changed: rejected pods are tried again");
                     LOOK_AGAIN
@@ -127,18 +160,6 @@ pub async fn run(
             },
         };
     }
-}
-
-/// Takes the library's version, and when it was learned.
-fn notice(version: &mut Option<Version>, library: &LibraryIndex, clock: &Clock) {
-    let Some(hash) = library.fingerprint() else { return };
-    let learned = match version {
-        Some(known) if known.hash == hash => return,
-        Some(_) => Some(clock.read().now),
-        // A replica that does not know the library yet is not asked, and has rejected nobody.
-        None => None,
-    };
-    *version = Some(Version { hash, learned });
 }
 
 /// Writes the annotation if the node still has the `last` value.
@@ -204,6 +225,21 @@ mod tests {
         }
         let from_the_start = Version { hash: 42, learned: None };
         assert_eq!(from_the_start.due(Some(&wake_up(HASH, 1)), MonotonicTime(1)), Due::Nothing);
+    }
+
+    #[test]
+    fn a_library_that_is_again_as_it_was_wakes_pods_that_the_one_in_between_rejected() {
+        let mut versions = Versions::new();
+        let at = MonotonicTime;
+        versions.notice(42, at(0));
+        versions.handled = versions.news().unwrap();
+        versions.notice(42, at(1_000));
+        assert_eq!(versions.news(), None);
+        versions.notice(7, at(5_000));
+        versions.notice(42, at(5_400));
+        let news = versions.news().unwrap();
+        let again = Due::Now("000000000000002a.1".to_owned());
+        assert_eq!(news.due(Some(&wake_up(HASH, 1_000)), at(5_500)), again);
     }
 
     proptest! {
