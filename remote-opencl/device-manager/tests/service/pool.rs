@@ -160,6 +160,14 @@ impl Worker {
         read
     }
 
+    /// A step that the manager has started: with it the slot, which was idle, is busy.
+    async fn started_step(&mut self, pool: &mut Pool) -> u64 {
+        pool.stream.report_of(SlotCause::Idle).await;
+        let read = self.step().await;
+        pool.stream.report_of(SlotCause::Busy).await;
+        read
+    }
+
     async fn ends_well(&mut self, read: u64) {
         let (completion, data) = self.client.completion(read).await;
         assert_eq!((completion.status, data), (0, ints(5..15)));
@@ -282,8 +290,7 @@ async fn a_recalled_job_ends_its_step_and_starts_no_other() {
     let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "1"]).await;
     let client = pool.holder(7, 0).await;
     let mut worker = Worker::new(client, &pool.bitstream, "lasting").await;
-    let running = worker.step().await;
-    pool.manager.counts("fpga_device_manager_pool_slots{state=\"held\"} 1").await;
+    let running = worker.started_step(&mut pool).await;
     pool.stream.recall(LeaseId(7)).await;
     worker.client.is_to_yield().await;
     let refused = worker.step().await;
@@ -376,7 +383,7 @@ async fn a_manager_that_drains_lends_no_more_and_asks_for_its_slots() {
     let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "1"]).await;
     let client = pool.holder(7, 0).await;
     let mut worker = Worker::new(client, &pool.bitstream, "lasting").await;
-    let running = worker.step().await;
+    let running = worker.started_step(&mut pool).await;
     pool.manager.terminate();
     worker.client.is_to_yield().await;
     worker.ends_well(running).await;
