@@ -235,6 +235,11 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     let (well, text) = bed.kubectl(&["top", "--by", "node", "--count", "1"]).await;
     assert!(well && text.lines().count() == 2 && text.lines().nth(1).unwrap().starts_with("n2 "), "{text}");
 
+    // The pool's broker is looked for in the cluster, which has none.
+    let (well, text) = bed.kubectl(&["pool"]).await;
+    assert!(!well && text.contains("no fpga-pool runs in the namespace kube-fpga"), "{text}");
+    assert!(text.contains("pool.enabled of the chart") && text.contains("--broker URL"), "{text}");
+
     bed.top_follows_what_boards_do().await;
 
     // A healthy cluster, with the extender's address in the configuration.
