@@ -4,6 +4,7 @@
 //! is, and [`thresholds`] sorts jobs into priority queues. [`model`] computes which thresholds suit a distribution of
 //! job sizes ([`sizes`], P-5). The module does not run jobs and does not move their data.
 
+mod bundles;
 mod jobs;
 pub mod model;
 pub mod policy;
@@ -47,7 +48,7 @@ pub struct Bytes(pub u64);
 pub struct SlotClass(u8);
 
 /// The slot classes in which a job can run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassSet(u64);
 
 impl SlotClass {
@@ -64,6 +65,21 @@ impl SlotClass {
 impl ClassSet {
     /// Every class.
     pub const ALL: Self = Self(u64::MAX);
+
+    /// No class.
+    pub const NONE: Self = Self(0);
+
+    /// The classes of both sets.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The classes of this set that the other one does not have.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 
     /// Whether the set has this class.
     #[must_use]
@@ -166,5 +182,7 @@ mod tests {
         assert_eq!([0, 1, 62, 63].map(|number| set.contains(class(number))), [true, false, false, true]);
         assert_eq!(SlotClass::new(64), None);
         assert!((0..64).all(|number| ClassSet::ALL.contains(class(number))));
+        let one: ClassSet = [class(63)].into_iter().collect();
+        assert_eq!((set.without(one).and(one), one.without(set)), (set, ClassSet::NONE));
     }
 }

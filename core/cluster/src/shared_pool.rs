@@ -174,10 +174,12 @@ impl SharedPool {
         Ok(self.act(jobs, now))
     }
 
-    /// Removes a waiting job.
+    /// Removes a waiting job, as [`Pool::cancel`] does.
     pub fn cancel(&mut self, job: JobId, now: Duration) -> Actions {
         self.pool.cancel(job);
-        self.act(Vec::new(), now)
+        // Slots may have been kept for its bundle.
+        let jobs = self.pool.wake(now);
+        self.act(jobs, now)
     }
 
     /// Starts the jobs that have waited long enough. Call it at [`Pool::next_wake`].

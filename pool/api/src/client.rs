@@ -2,13 +2,15 @@
 
 use crate::hello::Hello;
 use crate::lease::digest;
-use crate::limits::{MAX_ACCELERATOR_BYTES, MAX_INTERFACE_BYTES, MAX_NAME_BYTES, MAX_TEXT_BYTES};
-use crate::wire::{array, for_people, id, id_bytes, name, present, text};
+use crate::limits::{
+    MAX_ACCELERATOR_BYTES, MAX_BUNDLE_JOBS, MAX_INTERFACE_BYTES, MAX_NAME_BYTES, MAX_TEXT_BYTES,
+};
+use crate::wire::{array, for_people, id, id_bytes, name, present, text, within};
 use crate::{Malformed, v1};
 use fpga_core::bitstream::Digest;
 use fpga_core::units::WallTime;
-use fpga_pool_leases::ids::{Attempt, JobUuid, LeaseId};
-use fpga_pool_leases::lease::{Endpoint, Ticket, Wanted};
+use fpga_pool_leases::ids::{Attempt, BundleUuid, JobUuid, LeaseId};
+use fpga_pool_leases::lease::{Bundle, Endpoint, Ticket, Wanted, Work};
 use fpga_pool_leases::messages::{BrokerToClient, CancelCause, ClientToBroker};
 use std::sync::Arc;
 
@@ -122,6 +124,7 @@ impl From<FromClient> for v1::FromClient {
                 work: Some(wanted.work.into()),
                 ticket: ticket.map(v1::Ticket::from),
                 attempt: attempt.0,
+                bundle: wanted.bundle.map(v1::Bundle::from),
             }),
             FromClient::Cancel(job) => Kind::Cancel(v1::JobRef { job: id_bytes(job.0) }),
         };
@@ -136,17 +139,43 @@ impl TryFrom<v1::FromClient> for FromClient {
         use v1::from_client::Kind;
         match present(message.kind, "FromClient.kind")? {
             Kind::Hello(hello) => hello.try_into().map(Self::Hello),
-            Kind::Want(v1::Want { job, accelerator, work, ticket, attempt }) => Ok(Self::Want(Want {
-                job: JobUuid(id(&job, "Want.job")?),
-                wanted: Wanted {
-                    accelerator: name(&accelerator, MAX_ACCELERATOR_BYTES, "Want.accelerator")?,
-                    work: present(work, "Want.work")?.try_into()?,
-                },
-                ticket: ticket.map(SealedTicket::try_from).transpose()?,
-                attempt: Attempt(attempt),
-            })),
+            Kind::Want(want) => want.try_into().map(Self::Want),
             Kind::Cancel(v1::JobRef { job }) => Ok(Self::Cancel(JobUuid(id(&job, "JobRef.job")?))),
         }
+    }
+}
+
+impl TryFrom<v1::Want> for Want {
+    type Error = Malformed;
+
+    fn try_from(want: v1::Want) -> Result<Self, Malformed> {
+        let v1::Want { job, accelerator, work, ticket, attempt, bundle } = want;
+        let wanted = Wanted {
+            accelerator: name(&accelerator, MAX_ACCELERATOR_BYTES, "Want.accelerator")?,
+            work: present(work, "Want.work")?.try_into()?,
+            bundle: bundle.map(Bundle::try_from).transpose()?,
+        };
+        if wanted.bundle.is_some() && matches!(wanted.work, Work::Group(_)) {
+            return Err(Malformed::Range("Want.bundle"));
+        }
+        let ticket = ticket.map(SealedTicket::try_from).transpose()?;
+        Ok(Self { job: JobUuid(id(&job, "Want.job")?), wanted, ticket, attempt: Attempt(attempt) })
+    }
+}
+
+impl TryFrom<v1::Bundle> for Bundle {
+    type Error = Malformed;
+
+    fn try_from(bundle: v1::Bundle) -> Result<Self, Malformed> {
+        let v1::Bundle { id: bundle_id, size } = bundle;
+        let size = within(size, 2, MAX_BUNDLE_JOBS, "Bundle.size")?;
+        Ok(Self { id: BundleUuid(id(&bundle_id, "Bundle.id")?), size })
+    }
+}
+
+impl From<Bundle> for v1::Bundle {
+    fn from(bundle: Bundle) -> Self {
+        Self { id: id_bytes(bundle.id.0), size: bundle.size }
     }
 }
 

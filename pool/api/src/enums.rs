@@ -34,7 +34,7 @@ enums!(SlotCause <=> SlotCause {
     NotReaped, LoadFailed, Probed, Unchanged, Used,
 });
 
-enums!(CancelCause <=> CancelCause { NoFittingSlot, Full, Quota, Foreign });
+enums!(CancelCause <=> CancelCause { NoFittingSlot, Full, Quota, Foreign, Incomplete });
 
 /// The reason of a refusal.
 pub fn refusal(refused: &v1::Refused) -> Result<Refusal, Malformed> {

@@ -18,6 +18,8 @@ pub const MAX_SLOTS: usize = 64;
 pub const MAX_WAITING_JOBS_OF_CLIENT: usize = 1024;
 /// Maximum number of slots that a group may ask for.
 pub const MAX_GROUP_SLOTS: u32 = 1024;
+/// Maximum number of jobs of a bundle.
+pub const MAX_BUNDLE_JOBS: u32 = 256;
 /// Maximum number of jobs in the view of a pool.
 pub const MAX_VIEW_JOBS: usize = 1000;
 /// Maximum length of a token, in bytes; that of a service account has one or two thousand.

@@ -156,6 +156,7 @@ impl Metrics {
             CancelCause::Full => "full",
             CancelCause::Quota => "quota",
             CancelCause::Foreign => "foreign",
+            CancelCause::Incomplete => "incomplete",
         };
         self.cancelled.get_or_create(&CauseLabels { cause }).inc();
     }

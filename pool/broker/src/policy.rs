@@ -12,6 +12,7 @@
 //! the pool the difference; so a decision that could not be carried out, a manager that comes back, and a takeover from
 //! another broker are nothing special. The module is pure: no I/O, and moments are arguments.
 
+mod bundles;
 #[cfg(test)]
 mod consistency;
 mod explanation;
@@ -25,6 +26,7 @@ mod slots;
 mod views;
 
 use crate::catalog::{SlotKind, Variant};
+use bundles::{BundleKey, OpenBundles};
 use faults::Faults;
 use fpga_board::slots::SlotIndex;
 use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, JobId, NodeIndex, SlotClass, TenantId};
@@ -98,6 +100,7 @@ pub struct Policy {
     pool_jobs: BTreeMap<JobId, JobUuid>,
     next_pool_job: u64,
     groups: OpenGroups,
+    bundles: OpenBundles,
     faults: Faults,
     /// Jobs with leases.
     held: BTreeSet<JobUuid>,
@@ -155,6 +158,7 @@ enum Recall {
 struct Job {
     tenant: TenantId,
     asked: AskedJob,
+    home: NodeIndex,
     /// All bitstreams that the library has for the job.
     listed: Arc<[Variant]>,
     /// Those that the job may use now.
@@ -173,6 +177,8 @@ enum Stage {
     Pool(JobId),
     /// The job waits as one of a group.
     Group(GroupKey),
+    /// The job waits for the other jobs of its bundle.
+    Bundle(BundleKey),
     /// There is no class of slots for the job's group.
     NoClass { until: MonotonicTime },
     /// The job was granted a slot.
@@ -198,6 +204,7 @@ impl Policy {
             pool_jobs: BTreeMap::new(),
             next_pool_job: 0,
             groups: OpenGroups::default(),
+            bundles: OpenBundles::default(),
             faults: Faults::default(),
             held: BTreeSet::new(),
             returning: Returning::default(),
@@ -220,7 +227,7 @@ impl Policy {
     #[must_use]
     pub fn next_wake(&self) -> Option<MonotonicTime> {
         let of_pool = self.pool.pool().next_wake().map(from_pool_time);
-        of_pool.into_iter().chain(self.groups.next_wake()).min()
+        of_pool.into_iter().chain(self.groups.next_wake()).chain(self.bundles.next_wake()).min()
     }
 
     /// Does what is due: starts jobs that have waited long enough, ends the groups' period, and gives up jobs without a
@@ -230,6 +237,7 @@ impl Policy {
         let actions = self.pool.wake(at);
         self.act(actions, now);
         self.end_period(now);
+        self.give_up_bundles(now.now);
         for pool_job in self.pool.pool().given_up(at) {
             match self.pool_jobs.get(&pool_job) {
                 Some(job) => self.give_up(*job),
@@ -293,6 +301,7 @@ impl Policy {
         let job = self.jobs.get_mut(&uuid)?;
         (slot.holder, slot.usage, slot.recall) = (holder(uuid), Usage::default(), Recall::No);
         job.stage = Stage::Granted;
+        self.bundles.leave(job.bundle(), uuid);
         self.held.insert(uuid);
         self.pool.set_resident(place, Some(job.accelerator));
         // Jobs are counted when their leases end, groups are controlled while theirs last.

@@ -8,11 +8,15 @@
 //! ```
 //! A broker in office that hears of a later term from a manager swaps its own for one that is later still.
 //!
+//! Jobs of a bundle are offered their leases together, when all of them are prepared.
+//!
 //! A job is the broker's from its Want to its Offer. After the Offer the client has the lease, or sends another Want with
 //! its ticket. So the broker keeps nothing that managers and clients can't tell it again, and needs no database.
 //!
 //! Two brokers may be active for a while. Neither can break I1: the manager decides.
 
+mod answers;
+mod bundles;
 mod decisions;
 mod event;
 mod queue;
@@ -20,16 +24,14 @@ mod registry;
 mod term;
 
 use crate::ids::{ConnectionId, JobUuid, LeaseId, ManagerId, Term};
-use crate::lease::{Lease, Ticket};
-use crate::messages::{
-    BrokerToClient, BrokerToManager, CancelCause, ClientToBroker, ManagerToBroker, Refusal, SlotReport,
-};
+use crate::lease::Ticket;
+use crate::messages::{BrokerToClient, CancelCause, ClientToBroker, ManagerToBroker};
 use crate::rules::{Rule, Rules};
 use crate::timing;
 use fpga_board::slots::SlotIndex;
 use fpga_core::units::{Moment, MonotonicTime, WallTime};
-use queue::{Asked, Phase, Queue};
-use registry::{Managers, Reported};
+use queue::{Asked, Queue};
+use registry::Managers;
 
 pub use event::{Action, Event, Grant, GrantError, LeaseStage, Notice, SlotRecord, SwapOutcome, WaitingJob};
 
@@ -253,83 +255,6 @@ impl Broker {
         }
     }
 
-    fn report(&mut self, connection: ConnectionId, report: SlotReport, actions: &mut Vec<Action>) {
-        let (slot, why, usage) = (report.slot, report.why, report.usage);
-        match self.managers.report(connection, report, self.rules) {
-            Reported::Taken(manager) => {
-                actions.push(Action::Notice(Notice::Slot { manager, slot, why, usage }));
-            }
-            Reported::Stale => {}
-            Reported::OutOfOrder => {
-                self.lose_manager(connection, actions);
-                actions.push(Action::Close(connection));
-            }
-        }
-    }
-
-    fn prepared(&mut self, connection: ConnectionId, id: LeaseId, actions: &mut Vec<Action>) {
-        let Some((manager, lease)) = self.managers.answered(id, connection) else { return };
-        let job = lease.job;
-        if !self.is_wanted(&lease) {
-            // The slot's next report tells how the lease ends.
-            actions.push(Action::ToManager(connection, BrokerToManager::Recall { lease: id }));
-            self.wait_again(job, id, actions);
-            return;
-        }
-        let slot = lease.slot;
-        self.managers.set(manager, slot, SlotRecord::Leased { lease, stage: LeaseStage::Reserved });
-        if self.rules.hold(Rule::OfferAfterPrepared) {
-            actions.extend(self.offer(manager, job, id));
-        }
-        self.remove(job, actions);
-    }
-
-    /// Whether the lease's job still waits for it, with a client.
-    fn is_wanted(&self, lease: &Lease) -> bool {
-        let job = self.queue.get(lease.job).filter(|job| job.phase == Phase::Preparing(lease.id));
-        job.is_some_and(|job| job.connection().is_some())
-    }
-
-    fn offer(&self, manager: ManagerId, job: JobUuid, lease: LeaseId) -> Option<Action> {
-        let connection = self.queue.get(job)?.connection()?;
-        let endpoint = self.managers.get(manager)?.endpoint.clone();
-        Some(Action::ToClient(connection, BrokerToClient::Offer { job, lease, endpoint }))
-    }
-
-    fn refused(
-        &mut self,
-        connection: ConnectionId,
-        id: LeaseId,
-        why: Refusal,
-        now: MonotonicTime,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some((manager, lease)) = self.managers.answered(id, connection) else { return };
-        if let Refusal::OldTerm { max_term } = why {
-            self.hear(max_term, actions);
-        }
-        if matches!(why, Refusal::BadBitstream | Refusal::NoFile) {
-            self.managers.refuses(manager, &lease, now + timing::PROBE);
-        }
-        actions.push(Action::Notice(Notice::Refused { manager, slot: lease.slot, why }));
-        self.wait_again(lease.job, id, actions);
-    }
-
-    fn wait_again(&mut self, job: JobUuid, lease: LeaseId, actions: &mut Vec<Action>) {
-        if self.queue.get(job).is_some_and(|job| job.phase == Phase::Preparing(lease)) {
-            self.queue.set_phase(job, Phase::Waiting);
-            actions.push(Action::Notice(Notice::Waiting(job)));
-        }
-    }
-
-    fn lose_manager(&mut self, connection: ConnectionId, actions: &mut Vec<Action>) {
-        let Some((manager, unanswered)) = self.managers.close(connection) else { return };
-        actions.push(Action::Notice(Notice::Lost(manager)));
-        for lease in unanswered {
-            self.wait_again(lease.job, lease.id, actions);
-        }
-    }
-
     fn want(&mut self, connection: ConnectionId, asked: Asked, now: WallTime, actions: &mut Vec<Action>) {
         let job = asked.job;
         let cause = match self.queue.get(job) {
@@ -345,16 +270,11 @@ impl Broker {
         if is_late && self.rules.hold(Rule::LaterAttemptsWin) {
             return;
         }
+        self.leave_former_bundle(&asked, actions);
         let first_arrival = self.queue.want(asked, connection, now);
         let ticket = Ticket { job, first_arrival };
         actions.push(Action::ToClient(connection, BrokerToClient::Ticket(ticket)));
         actions.push(Action::Notice(Notice::Waiting(job)));
-    }
-
-    fn remove(&mut self, job: JobUuid, actions: &mut Vec<Action>) {
-        if self.queue.remove(job).is_some() {
-            actions.push(Action::Notice(Notice::Left(job)));
-        }
     }
 
     fn next_timer(&self) -> Option<(Timer, MonotonicTime)> {

@@ -14,7 +14,7 @@
 mod event;
 
 use crate::ids::{Attempt, ConnectionId, JobUuid, LeaseId, StepNumber};
-use crate::lease::{Ticket, Wanted, Work};
+use crate::lease::{Bundle, Ticket, Wanted, Work};
 use crate::messages::{BrokerToClient, ClientToBroker, ClientToManager, ManagerToClient};
 use crate::rules::{Rule, Rules};
 use crate::timing;
@@ -41,6 +41,8 @@ pub struct Job {
     /// Those of them that were sent under the present lease.
     sent: BTreeSet<StepNumber>,
     is_finished: bool,
+    /// Whether the broker was last asked for a slot with a bundle that the job has left.
+    has_asked_in_bundle: bool,
     rules: Rules,
 }
 
@@ -84,6 +86,7 @@ impl Job {
             kept: BTreeMap::new(),
             sent: BTreeSet::new(),
             is_finished: false,
+            has_asked_in_bundle: false,
             rules,
         }
     }
@@ -185,6 +188,28 @@ impl Job {
         }
     }
 
+    /// The bundle of the job, until the bundle is granted.
+    #[must_use]
+    pub fn bundle(&self) -> Option<Bundle> {
+        self.wanted.bundle
+    }
+
+    /// The job's bundle was granted: another job of the bundle has its Offer. Should this job's own Offer be lost, the job
+    /// waits by itself, for the others do not wait any more: see [`Self::ask_by_itself`].
+    pub fn leave_bundle(&mut self) {
+        self.has_asked_in_bundle |= self.wanted.bundle.take().is_some();
+    }
+
+    /// Asks again if the job has left its bundle, and its own Offer has not come with those of the others. The owner calls
+    /// it about once a second.
+    pub fn ask_by_itself(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if std::mem::take(&mut self.has_asked_in_bundle) {
+            self.want(&mut actions);
+        }
+        actions
+    }
+
     /// Number of further steps that would be sent at once, if they were submitted now.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -215,6 +240,8 @@ impl Job {
                     return;
                 }
                 if job == self.id && self.phase == Phase::Waiting {
+                    self.leave_bundle();
+                    self.has_asked_in_bundle = false;
                     self.phase = Phase::Offered { lease, silent_at: now + timing::SILENT };
                     actions.push(Action::Attach { lease, endpoint });
                 } else {
@@ -362,8 +389,9 @@ impl Job {
     }
 
     /// Asks for a lease, if the job waits for one and the broker is there.
-    fn want(&self, actions: &mut Vec<Action>) {
+    fn want(&mut self, actions: &mut Vec<Action>) {
         if self.phase == Phase::Waiting && self.broker.is_some() {
+            self.has_asked_in_bundle = false;
             let ticket = self.ticket.filter(|_| self.rules.hold(Rule::WantsCarryTheTicket));
             let wanted = self.wanted.clone();
             let want = ClientToBroker::Want { job: self.id, wanted, ticket, attempt: self.attempt };

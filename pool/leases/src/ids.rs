@@ -15,6 +15,10 @@ pub struct JobUuid(pub u128);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupUuid(pub u128);
 
+/// Id of a bundle of jobs, chosen by the bundle's client: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BundleUuid(pub u128);
+
 /// Id of one life of a manager's process, different from the ids of its former lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u128);
@@ -71,6 +75,12 @@ impl fmt::Debug for JobUuid {
 impl fmt::Debug for GroupUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "G{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for BundleUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "B{:x}", self.0)
     }
 }
 

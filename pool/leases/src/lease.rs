@@ -1,6 +1,6 @@
 //! A lease, and what a job asks for.
 
-use crate::ids::{GroupUuid, Incarnation, JobUuid, LeaseId};
+use crate::ids::{BundleUuid, GroupUuid, Incarnation, JobUuid, LeaseId};
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
@@ -75,6 +75,18 @@ pub struct Wanted {
     pub accelerator: Arc<str>,
     /// What the job does.
     pub work: Work,
+    /// The jobs with which the job gets its slot; `None`: the job waits by itself.
+    pub bundle: Option<Bundle>,
+}
+
+/// Jobs of one tenant with one accelerator that get their slots at the same time or not at all. With its Offer a job
+/// leaves the bundle: from then on it is a job as every other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Bundle {
+    /// The bundle.
+    pub id: BundleUuid,
+    /// Number of its jobs.
+    pub size: u32,
 }
 
 /// The broker's word for when a job arrived first. Its place in the queue goes by that, also after a lease was lost or

@@ -287,4 +287,7 @@ pub enum CancelCause {
     /// Another tenant's job has this id.
     #[error("another tenant's job has this id")]
     Foreign,
+    /// The other jobs of the job's bundle did not come, or are of another kind.
+    #[error("the other jobs of the bundle did not come, or are of another kind")]
+    Incomplete,
 }

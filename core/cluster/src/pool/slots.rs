@@ -1,5 +1,7 @@
 //! The slots of all nodes: which are idle, by node and by class, and how many of each class jobs and groups hold.
 
+mod counts;
+
 use super::policy::Contention;
 use super::queue::RemoteJobs;
 use super::{AcceleratorId, ClassCount, ClassSet, Home, NodeIndex, Place, SlotClass, SlotNumber};
@@ -196,18 +198,6 @@ impl Slots {
         self.classes.entry(class).or_default().most_jobs = most;
     }
 
-    pub(super) fn count(&self, class: SlotClass) -> ClassCount {
-        self.classes.get(&class).map_or_else(ClassCount::default, |class| class.count)
-    }
-
-    pub(super) fn classes(&self) -> impl Iterator<Item = (SlotClass, ClassCount)> {
-        self.classes.iter().map(|(class, of)| (*class, of.count))
-    }
-
-    pub(super) fn idle(&self) -> usize {
-        self.classes.values().map(|class| class.idle.len()).sum()
-    }
-
     pub(super) fn remote_jobs(&self, node: NodeIndex) -> u32 {
         self.nodes.get(&node).map_or(0, |node| node.remote_jobs)
     }
@@ -224,11 +214,6 @@ impl Slots {
     pub(super) fn home(&self, node: NodeIndex, classes: ClassSet) -> Home {
         let slots = self.nodes.get(&node).into_iter().flat_map(|node| node.slots.values());
         if slots.into_iter().any(|slot| classes.contains(slot.class)) { Home::Pooled } else { Home::Bare }
-    }
-
-    /// Whether the pool has a slot of these classes.
-    pub(super) fn any(&self, classes: ClassSet) -> bool {
-        self.classes.iter().any(|(class, of)| of.count.slots > 0 && classes.contains(*class))
     }
 
     /// The class of an idle slot at home.

@@ -4,9 +4,11 @@
 //! tenant whose turn it is among those with a job that fits; the policy orders a tenant's jobs. With one tenant the
 //! decisions are those of P-4: `tests/paper.rs` compares them with the paper's algorithm, written as it is printed.
 
+mod bundling;
 mod granting;
 mod rejoining;
 
+use super::bundles::Bundles;
 use super::jobs::{Served, WaitingJobs};
 use super::policy::{Contention, Fit, PoolPolicy};
 use super::slots::{Holder, Slots};
@@ -26,6 +28,7 @@ pub struct Pool {
     policy: PoolPolicy,
     slots: Slots,
     waiting: WaitingJobs,
+    bundles: Bundles,
     running: BTreeMap<JobId, Running>,
     /// Running jobs without a task.
     unused: BTreeSet<JobId>,
@@ -84,6 +87,7 @@ impl Pool {
             policy,
             slots: Slots::default(),
             waiting: WaitingJobs::default(),
+            bundles: Bundles::default(),
             running: BTreeMap::new(),
             unused: BTreeSet::new(),
             tenants: Tenants::new(),
@@ -108,7 +112,7 @@ impl Pool {
     /// Number of waiting jobs.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.bundles.jobs()
     }
 
     /// Number of running jobs.
@@ -225,18 +229,20 @@ impl Pool {
         Ok(grants)
     }
 
-    /// Removes a waiting job. A running job ends by [`Self::finish`].
+    /// Removes a waiting job, and the others of its bundle if it has one. A running job ends by [`Self::finish`].
     pub fn cancel(&mut self, job: JobId) -> Option<Job> {
-        self.take(job).map(|waiting| waiting.job)
+        let waiting = self.take(job).map(|waiting| waiting.job);
+        waiting.or_else(|| self.bundles.remove(job)?.jobs.into_iter().find(|of| of.id == job))
     }
 
     /// Returns the waiting jobs that can start in idle slots. Call it at [`Self::next_wake`].
     pub fn wake(&mut self, now: Duration) -> Vec<Grant> {
-        if self.waiting.len() == 0 || self.slots.idle() == 0 {
-            return Vec::new();
+        let mut grants = self.start_bundles(now);
+        if self.waiting.len() > 0 && self.slots.idle() > 0 {
+            self.waiting.advance(now);
+            grants.extend(self.offer_idle(now));
         }
-        self.waiting.advance(now);
-        self.offer_idle(now)
+        grants
     }
 
     /// The next time at which [`Self::wake`] may start a job or [`Self::given_up`] may name one.
@@ -245,13 +251,16 @@ impl Pool {
         let takes_remote =
             self.contention().is_some_and(|contention| self.slots.any_takes_remote(contention));
         let patience = self.waiting.next_patience_end().filter(|_| takes_remote);
-        patience.into_iter().chain(self.waiting.next_given_up()).min()
+        patience.into_iter().chain(self.waiting.next_given_up()).chain(self.next_wake_of_bundles()).min()
     }
 
-    /// The jobs for which the pool has had no compatible slot for 30 s. They wait until the caller cancels them.
+    /// The jobs for which the pool has had no compatible slot for 30 s, and those of bundles for which it has had too few.
+    /// They wait until the caller cancels them.
     #[must_use]
     pub fn given_up(&self, now: Duration) -> Vec<JobId> {
-        self.waiting.given_up(now)
+        let mut jobs = self.waiting.given_up(now);
+        jobs.extend(self.given_up_bundles(now));
+        jobs
     }
 
     /// Says whether a running job uses its slot.
@@ -273,7 +282,7 @@ impl Pool {
     /// Whether a waiting job could use a slot of the class.
     #[must_use]
     pub fn is_wanted(&self, class: SlotClass) -> bool {
-        self.waiting.tenants_for(class).any(|tenant| self.tenants.may_hold(tenant))
+        self.is_wanted_by_job(class) || self.is_wanted_by_bundle(class)
     }
 
     /// Takes an idle slot of the class for a group of the tenant.
@@ -283,7 +292,7 @@ impl Pool {
         tenant: TenantId,
         accelerator: AcceleratorId,
     ) -> Option<(NodeIndex, SlotNumber)> {
-        if !self.tenants.may_hold(tenant) {
+        if !self.tenants.may_hold(tenant, 1) {
             return None;
         }
         let node = self.slots.idle_for_group(class, accelerator)?;
@@ -307,7 +316,7 @@ impl Pool {
 
     /// Whether a job is new to the pool, and could start some time.
     fn check_new(&self, job: &Job) -> Result<(), PoolError> {
-        if self.waiting.contains(job.id) || self.running.contains_key(&job.id) {
+        if self.waiting.contains(job.id) || self.bundles.contains(job.id) || self.running.contains_key(&job.id) {
             return Err(PoolError::Known(job.id));
         }
         if self.policy.fit == Fit::LocalOnly && self.slots.home(job.home, job.classes) == Home::Bare {
@@ -316,13 +325,15 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether one more job may wait.
-    fn admit(&self, job: &Job) -> Result<(), PoolError> {
-        if self.waiting.len() >= self.most_waiting {
-            return Err(PoolError::Full(self.waiting.len()));
+    /// Whether so many more jobs of so many bytes may wait.
+    fn admit_jobs(&self, tenant: TenantId, count: usize, size: Bytes) -> Result<(), PoolError> {
+        if self.waiting() + count > self.most_waiting {
+            return Err(PoolError::Full(self.waiting()));
         }
-        let (jobs, bytes) = self.waiting.of_tenant(job.tenant);
-        Ok(self.tenants.rules(job.tenant).admit(jobs, bytes, job.size)?)
+        let (jobs, bytes) = self.waiting.of_tenant(tenant);
+        let (of_bundles, bytes_of_bundles) = self.bundles.of_tenant(tenant);
+        let (jobs, bytes) = (jobs + of_bundles, bytes.saturating_add(bytes_of_bundles));
+        Ok(self.tenants.rules(tenant).admit((jobs, count), bytes, size)?)
     }
 
     fn contention(&self) -> Option<Contention> {

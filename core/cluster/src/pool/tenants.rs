@@ -72,15 +72,20 @@ pub enum QuotaError {
 }
 
 impl TenantRules {
-    /// Whether a tenant with `jobs` waiting jobs of `bytes` bytes may add one of `size` bytes.
+    /// Whether a tenant with `jobs` waiting jobs of `bytes` bytes may add `more` of `size` bytes.
     ///
     /// # Errors
     /// [`QuotaError`].
-    pub fn admit(&self, jobs: usize, bytes: u64, size: Bytes) -> Result<(), QuotaError> {
+    pub fn admit(
+        &self,
+        (jobs, more): (usize, usize),
+        bytes: u64,
+        size: Bytes,
+    ) -> Result<(), QuotaError> {
         if self.held_slots == 0 {
             return Err(QuotaError::HeldSlots { wanted: 1, quota: 0 });
         }
-        if jobs >= self.waiting_jobs {
+        if jobs.saturating_add(more) > self.waiting_jobs {
             return Err(QuotaError::WaitingJobs { quota: self.waiting_jobs });
         }
         if bytes.saturating_add(size.0) > self.waiting_bytes {
@@ -163,9 +168,9 @@ impl Tenants {
         self.accounts.get(&tenant).map_or(0, |account| account.held)
     }
 
-    /// Whether the tenant may hold one more slot.
-    pub(super) fn may_hold(&self, tenant: TenantId) -> bool {
-        self.held(tenant) < self.rules(tenant).held_slots
+    /// Whether the tenant may hold so many more slots.
+    pub(super) fn may_hold(&self, tenant: TenantId, more: usize) -> bool {
+        more <= self.rules(tenant).held_slots.saturating_sub(self.held(tenant)) as usize
     }
 
     pub(super) fn hold(&mut self, tenant: TenantId) {

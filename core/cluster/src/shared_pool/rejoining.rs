@@ -16,6 +16,15 @@ impl SharedPool {
         Ok(self.act(grant.into_iter().collect(), now))
     }
 
+    /// Adds jobs that start at the same time or not at all, as [`crate::pool::state::Pool::enter_bundle`] does.
+    ///
+    /// # Errors
+    /// [`PoolError`]; nothing has changed then.
+    pub fn enter_bundle(&mut self, jobs: Vec<Job>, entry: Entry, now: Duration) -> Result<Actions, PoolError> {
+        let grants = self.pool.enter_bundle(jobs, entry, now)?;
+        Ok(self.act(grants, now))
+    }
+
     /// Ends a job that has processed so many bytes, whatever its size was to be.
     ///
     /// # Errors

@@ -97,7 +97,11 @@ impl Group {
 
     /// What each job of the group asks the broker for.
     pub(super) fn wanted(&self) -> Wanted {
-        Wanted { accelerator: self.asked.accelerator.as_str().into(), work: Workload::Group(self.group) }
+        Wanted {
+            accelerator: self.asked.accelerator.as_str().into(),
+            work: Workload::Group(self.group),
+            bundle: None,
+        }
     }
 
     /// Whether the group needs one more job.

@@ -12,9 +12,12 @@ fn sealed() -> impl Strategy<Value = SealedTicket> {
 fn from_client() -> impl Strategy<Value = FromClient> {
     let hello = (any::<u32>(), ".{0,40}", proptest::option::of(any_name()))
         .prop_map(|(version, token, node)| FromClient::Hello(Hello { version, token, node }));
-    let want = (any::<(u128, u64)>(), any_name(), work(), proptest::option::of(sealed())).prop_map(
-        |((job, attempt), accelerator, work, ticket)| {
-            let wanted = Wanted { accelerator, work };
+    let bundle = proptest::option::of((any::<u128>(), 2..=MAX_BUNDLE_JOBS));
+    let want = (any::<(u128, u64)>(), any_name(), work(), proptest::option::of(sealed()), bundle).prop_map(
+        |((job, attempt), accelerator, work, ticket, bundle)| {
+            let is_run = matches!(work, Work::Run { .. });
+            let bundle = bundle.filter(|_| is_run).map(|(id, size)| Bundle { id: BundleUuid(id), size });
+            let wanted = Wanted { accelerator, work, bundle };
             FromClient::Want(Want { job: JobUuid(job), wanted, ticket, attempt: Attempt(attempt) })
         },
     );
@@ -28,7 +31,7 @@ fn to_client() -> impl Strategy<Value = ToClient> {
             ToClient::Offer(Offer { job: JobUuid(job), lease: LeaseId(lease), endpoint, node, digest })
         },
     );
-    let why = prop::sample::select(vec![NoFittingSlot, Full, Quota, Foreign]);
+    let why = prop::sample::select(vec![NoFittingSlot, Full, Quota, Foreign, Incomplete]);
     let cancelled = (any::<u128>(), why, ".{0,100}")
         .prop_map(|(job, why, message)| ToClient::Cancelled(Cancelled { job: JobUuid(job), why, message }));
     let waits = (any::<(u128, u64)>(), ".{0,100}")
@@ -82,7 +85,12 @@ fn wire_want() -> v1::Want {
         work: Some(v1::JobWork { kind }),
         ticket: None,
         attempt: 1,
+        bundle: None,
     }
+}
+
+fn bundle(size: u32) -> Option<v1::Bundle> {
+    Some(v1::Bundle { id: vec![3; 16], size })
 }
 
 fn group(least: u32, most: u32, actions: u64) -> Option<v1::JobWork> {
@@ -100,7 +108,8 @@ fn a_want_that_breaks_a_bound_is_refused() {
         FromClient::try_from(v1::FromClient { kind: Some(v1::from_client::Kind::Want(want)) })
     };
     assert!(read(|_| {}).is_ok() && read(|want| want.work = group(0, 1, 1)).is_ok());
-    let changes: [fn(&mut v1::Want); 9] = [
+    assert!(read(|want| want.bundle = bundle(MAX_BUNDLE_JOBS)).is_ok());
+    let changes: [fn(&mut v1::Want); 13] = [
         |want| want.job = Vec::new(),
         |want| want.accelerator = String::new(),
         |want| want.accelerator = "a".repeat(MAX_ACCELERATOR_BYTES + 1),
@@ -109,6 +118,10 @@ fn a_want_that_breaks_a_bound_is_refused() {
         |want| want.work = group(2, 1, 1),
         |want| want.work = group(0, 1025, 1),
         |want| want.work = group(0, 1, 0),
+        |want| want.bundle = bundle(1),
+        |want| want.bundle = bundle(MAX_BUNDLE_JOBS + 1),
+        |want| want.bundle = Some(v1::Bundle { id: Vec::new(), size: 2 }),
+        |want| (want.work, want.bundle) = (group(0, 1, 1), bundle(2)),
         |want| {
             want.ticket = Some(v1::Ticket {
                 job: vec![1; 16],
@@ -125,7 +138,7 @@ fn a_want_that_breaks_a_bound_is_refused() {
 
 #[test]
 fn a_ticket_without_its_code_is_left_out() {
-    let wanted = Wanted { accelerator: "aes".into(), work: fpga_pool_leases::lease::Work::Run { bytes: 1 } };
+    let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 1 }, bundle: None };
     let ticket = Ticket { job: JobUuid(1), first_arrival: WallTime(2) };
     let want = ClientToBroker::Want { job: JobUuid(1), wanted, ticket: Some(ticket), attempt: Attempt(1) };
     for code in [None, Some([7; 32])] {

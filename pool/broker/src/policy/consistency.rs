@@ -23,6 +23,19 @@ impl Policy {
             assert!(group.waiting.is_empty() || without_job.is_empty(), "{key:?} has slots and waits");
             assert!(held > 0 || !group.waiting.is_empty(), "{key:?} is open without a job");
         }
+        for (key, size, jobs) in self.bundles.all() {
+            assert!(!jobs.is_empty() && jobs.len() <= size as usize, "{key:?} has {} jobs", jobs.len());
+            let is_complete = jobs.len() == size as usize;
+            for job in jobs {
+                let stage = self.jobs.get(job).map(|job| job.stage);
+                let is_so = if is_complete {
+                    matches!(stage, Some(Stage::Pool(_)))
+                } else {
+                    stage == Some(Stage::Bundle(key))
+                };
+                assert!(is_so, "{job:?} of {key:?}: {stage:?}");
+            }
+        }
         for job in self.jobs.values() {
             if let Stage::Group(key) = job.stage {
                 assert!(self.groups.id(key).is_some(), "a job waits in a closed group");

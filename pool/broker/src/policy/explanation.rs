@@ -66,6 +66,10 @@ impl Policy {
             let fault = self.fault(job).map(|fault| format!("; {fault}")).unwrap_or_default();
             return format!("its group has {held} slots, and may have {given} now{fault}");
         }
+        if let Stage::Bundle(bundle) = job.stage {
+            let (come, size) = self.bundles.count(bundle);
+            return format!("{come} of the {size} jobs of its bundle have come");
+        }
         let counts: Vec<_> =
             self.pool.pool().classes().filter(|(class, _)| job.classes.contains(*class)).collect();
         if counts.iter().all(|(_, count)| count.slots == 0) {
@@ -81,6 +85,14 @@ impl Policy {
                 "{} holds {held} slots, as many as its quota allows",
                 self.tenants.name(job.tenant.0)
             );
+        }
+        if let Some(bundle) = job.asked.wanted.bundle {
+            let idle = self.pool.pool().idle_for_jobs(job.classes);
+            let size = bundle.size;
+            return format!("its bundle takes {size} slots at once, and {idle} fitting slots are idle");
+        }
+        if counts.iter().any(|(class, _)| self.pool.pool().is_kept(*class)) {
+            return "a bundle of jobs that has waited long gets the slots that become free".to_owned();
         }
         let is_idle = |(_, count): &&(SlotClass, fpga_cluster::pool::ClassCount)| {
             count.jobs + count.groups < count.slots
@@ -122,7 +134,9 @@ impl Policy {
     fn ahead(&self) -> BTreeMap<JobUuid, u64> {
         let mut order: Vec<(Position, u64)> = Vec::new();
         for (uuid, job) in &self.jobs {
-            if let (Stage::Pool(_), Work::Run { bytes }) = (job.stage, job.asked.wanted.work) {
+            if let (Stage::Pool(_), Work::Run { bytes }) = (job.stage, job.asked.wanted.work)
+                && job.asked.wanted.bundle.is_none()
+            {
                 order.push(((self.queue_of(Bytes(bytes)), job.since, *uuid), mask(job.classes)));
             }
         }

@@ -320,7 +320,7 @@ impl Policy {
         group.map_or((0, 0), |group| (group.held, self.pool.given(group.id)))
     }
 
-    fn set_stage(&mut self, job: JobUuid, stage: Stage) {
+    pub(super) fn set_stage(&mut self, job: JobUuid, stage: Stage) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.stage = stage;
         }

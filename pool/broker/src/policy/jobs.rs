@@ -46,9 +46,13 @@ impl Policy {
         match job.stage {
             Stage::Pool(pool_job) => {
                 self.pool_jobs.remove(&pool_job);
+                if let Some(bundle) = job.bundle() {
+                    self.leave_bundle(bundle, uuid, now.now);
+                }
                 let actions = self.pool.cancel(pool_job, pool_time(now.now));
                 self.act(actions, now);
             }
+            Stage::Bundle(bundle) => self.bundles.leave(Some(bundle), uuid),
             Stage::Group(group) => {
                 self.groups.leave(group, uuid);
                 self.close_if_empty(group, now);
@@ -71,7 +75,7 @@ impl Policy {
             let variants = self.usable(&job.listed, now);
             let classes = self.classes_of(&variants);
             let enters_anew = match job.stage {
-                Stage::Pool(_) => classes != job.classes,
+                Stage::Pool(_) | Stage::Bundle(_) => classes != job.classes,
                 Stage::NoClass { .. } => self.largest_class(classes).is_some(),
                 Stage::Group(_) | Stage::Granted => false,
             };
@@ -109,17 +113,21 @@ impl Policy {
         };
         let accelerator = self.accelerator_for(&variants);
         let since = arrival(asked.first_arrival, now);
-        let (classes, work) = (self.classes_of(&variants), asked.wanted.work);
+        let (classes, work, bundle) = (self.classes_of(&variants), asked.wanted.work, asked.wanted.bundle);
         let pool_job = self.new_pool_job(uuid);
         let stage = Stage::Pool(pool_job);
-        let job = Job { tenant, asked, listed, variants, classes, accelerator, since, stage, told };
+        let job = Job { tenant, asked, home, listed, variants, classes, accelerator, since, stage, told };
         self.jobs.insert(uuid, job);
-        match work {
-            Work::Group(group) => {
+        match (work, bundle) {
+            (Work::Group(group), _) => {
                 self.pool_jobs.remove(&pool_job);
                 self.enter_group(uuid, &group, now);
             }
-            Work::Run { bytes } => {
+            (Work::Run { .. }, Some(bundle)) => {
+                self.pool_jobs.remove(&pool_job);
+                self.enter_bundle(uuid, bundle, quotas, now);
+            }
+            (Work::Run { bytes }, None) => {
                 let job = PoolJob { id: pool_job, tenant, home, size: Bytes(bytes), accelerator, classes };
                 match self.pool.enter(job, Entry { since, quotas }, pool_time(now.now)) {
                     Ok(actions) => self.act(actions, now),
@@ -143,7 +151,11 @@ impl Policy {
         let message = match self.jobs.get(&uuid) {
             Some(job) => {
                 let accelerator = &job.asked.wanted.accelerator;
-                format!("for 30 s no lent slot could run {accelerator}: {}", self.why_no_slot(job))
+                let too_few = match job.asked.wanted.bundle {
+                    Some(bundle) => format!("fewer than {} lent slots", bundle.size),
+                    None => "no lent slot".to_owned(),
+                };
+                format!("for 30 s {too_few} could run {accelerator}: {}", self.why_no_slot(job))
             }
             None => CancelCause::NoFittingSlot.to_string(),
         };
@@ -193,7 +205,7 @@ fn listed(asked: &AskedJob, catalog: &Catalog) -> Arc<[Variant]> {
     catalog.variants(asked.tenant.as_str(), &asked.wanted.accelerator)
 }
 
-fn cause(error: &PoolError) -> CancelCause {
+pub(super) fn cause(error: &PoolError) -> CancelCause {
     match error {
         PoolError::Quota(_) => CancelCause::Quota,
         PoolError::Full(_) => CancelCause::Full,

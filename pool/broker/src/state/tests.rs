@@ -1,3 +1,4 @@
+mod bundles;
 mod groups_end;
 mod moves;
 mod reasons;
@@ -11,8 +12,8 @@ use fpga_cluster::qos::groups::GoalPolicy;
 use fpga_cluster::qos::rules::{Floor, GoalRules};
 use fpga_pool_api::manager::{Board, LentSlot};
 use fpga_pool_api::v1;
-use fpga_pool_leases::ids::{Attempt, GroupUuid, Incarnation};
-use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Wanted, Work};
+use fpga_pool_leases::ids::{Attempt, BundleUuid, GroupUuid, Incarnation};
+use fpga_pool_leases::lease::{Bundle, Endpoint, Goal, Group, Lease, Usage, Wanted, Work};
 use fpga_pool_leases::messages::{Activity, Refusal, SlotCause, SlotReport, SlotStatus};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -132,7 +133,7 @@ impl Bench {
     }
 
     fn want(&mut self, job: u128, accelerator: &str, work: Work) -> Vec<Output> {
-        let wanted = Wanted { accelerator: accelerator.into(), work };
+        let wanted = Wanted { accelerator: accelerator.into(), work, bundle: None };
         let want = Want { job: JobUuid(job), wanted, ticket: None, attempt: Attempt(1) };
         let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
         self.input(Input::Want(CLIENT, client, want))

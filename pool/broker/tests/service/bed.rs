@@ -256,7 +256,7 @@ pub struct Client {
 }
 
 pub fn want(job: u128, bytes: u64) -> Want {
-    let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes } };
+    let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes }, bundle: None };
     Want { job: JobUuid(job), wanted, ticket: None, attempt: Attempt(1) }
 }
 

@@ -1,9 +1,10 @@
 //! The jobs that wait, with or without their clients.
 
 use super::event::WaitingJob;
-use crate::ids::{Attempt, ConnectionId, JobUuid, LeaseId};
-use crate::lease::Wanted;
+use crate::ids::{Attempt, BundleUuid, ConnectionId, JobUuid, LeaseId, ManagerId};
+use crate::lease::{Bundle, Wanted};
 use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SlotIndex;
 use fpga_core::units::{MonotonicTime, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,13 +41,42 @@ enum Link {
 pub(super) enum Phase {
     Waiting,
     Preparing(LeaseId),
+    /// The slot is reserved; other jobs of the bundle have none yet.
+    Prepared(Reserved),
 }
 
-/// The jobs, by id, by connection, and by the moment at which they are dropped.
+/// A slot that is reserved for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Reserved {
+    pub(super) lease: LeaseId,
+    pub(super) manager: ManagerId,
+    pub(super) slot: SlotIndex,
+}
+
+/// A bundle. Ids of bundles are their clients'; those of several tenants may be equal.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct BundleKey {
+    tenant: Tenant,
+    id: BundleUuid,
+}
+
+/// How far a bundle is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BundleStage {
+    /// A job waits, or is missing.
+    Incomplete,
+    /// All jobs have been granted slots.
+    Granted,
+    /// All jobs' slots are reserved.
+    Prepared,
+}
+
+/// The jobs, by id, by connection, by bundle, and by the moment at which they are dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
     jobs: BTreeMap<JobUuid, Job>,
     clients: BTreeMap<ConnectionId, BTreeSet<JobUuid>>,
+    bundles: BTreeMap<BundleKey, BTreeSet<JobUuid>>,
     detached: BTreeSet<(MonotonicTime, JobUuid)>,
 }
 
@@ -58,6 +88,18 @@ impl Job {
         }
     }
 
+    /// The lease that the job has been granted.
+    pub(super) fn lease(&self) -> Option<LeaseId> {
+        match self.phase {
+            Phase::Waiting => None,
+            Phase::Preparing(lease) | Phase::Prepared(Reserved { lease, .. }) => Some(lease),
+        }
+    }
+
+    fn bundle(&self) -> Option<BundleKey> {
+        self.wanted.bundle.map(|Bundle { id, .. }| BundleKey { tenant: self.tenant.clone(), id })
+    }
+
     fn waiting(&self, id: JobUuid) -> WaitingJob<'_> {
         WaitingJob {
             id,
@@ -65,10 +107,7 @@ impl Job {
             wanted: &self.wanted,
             first_arrival: self.first_arrival,
             connection: self.connection(),
-            preparing: match self.phase {
-                Phase::Waiting => None,
-                Phase::Preparing(lease) => Some(lease),
-            },
+            preparing: self.lease(),
         }
     }
 }
@@ -102,9 +141,37 @@ impl Queue {
         let first_arrival = ticket.or(known.as_ref().map(|known| known.first_arrival)).unwrap_or(now);
         let phase = known.map_or(Phase::Waiting, |known| known.phase);
         let job = Job { tenant, wanted, first_arrival, attempt, link: Link::Attached(connection), phase };
+        if let Some(bundle) = job.bundle() {
+            self.bundles.entry(bundle).or_default().insert(id);
+        }
         self.jobs.insert(id, job);
         self.clients.entry(connection).or_default().insert(id);
         first_arrival
+    }
+
+    /// The bundle of a job.
+    pub(super) fn bundle_of(&self, id: JobUuid) -> Option<BundleKey> {
+        self.get(id).and_then(Job::bundle)
+    }
+
+    /// The jobs of a bundle.
+    pub(super) fn bundle(&self, key: &BundleKey) -> impl Iterator<Item = (JobUuid, &Job)> {
+        let jobs = self.bundles.get(key).into_iter().flatten();
+        jobs.filter_map(|id| self.jobs.get(id).map(|job| (*id, job)))
+    }
+
+    pub(super) fn bundle_stage(&self, key: &BundleKey) -> BundleStage {
+        let jobs = self.bundles.get(key).map_or(0, BTreeSet::len);
+        let is_complete = |job: &Job| job.wanted.bundle.is_some_and(|bundle| bundle.size as usize == jobs);
+        let mut stage = BundleStage::Prepared;
+        for (_, job) in self.bundle(key) {
+            match job.phase {
+                Phase::Prepared(_) if is_complete(job) => {}
+                Phase::Preparing(_) if is_complete(job) => stage = BundleStage::Granted,
+                _ => return BundleStage::Incomplete,
+            }
+        }
+        stage
     }
 
     pub(super) fn set_phase(&mut self, id: JobUuid, phase: Phase) {
@@ -115,6 +182,14 @@ impl Queue {
 
     pub(super) fn remove(&mut self, id: JobUuid) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
+        if let Some(bundle) = job.bundle()
+            && let Some(jobs) = self.bundles.get_mut(&bundle)
+        {
+            jobs.remove(&id);
+            if jobs.is_empty() {
+                self.bundles.remove(&bundle);
+            }
+        }
         match job.link {
             Link::Attached(connection) => {
                 if let Some(jobs) = self.clients.get_mut(&connection) {

@@ -4,7 +4,7 @@
 //! next Register tells everything. No timeout frees a slot.
 
 use super::event::{LeaseStage, SlotRecord};
-use crate::ids::{ConnectionId, Incarnation, LeaseId, ManagerId};
+use crate::ids::{ConnectionId, Incarnation, JobUuid, LeaseId, ManagerId};
 use crate::lease::{Endpoint, Lease};
 use crate::messages::{Activity, SlotReport, SlotStatus};
 use crate::rules::{Rule, Rules};
@@ -46,6 +46,14 @@ struct Preparing {
     manager: ManagerId,
     slot: SlotIndex,
     answer_by: MonotonicTime,
+}
+
+/// A manager that is forgotten.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) manager: ManagerId,
+    /// What its slots had: leases that are prepared, or are to be.
+    pub(super) leases: Vec<Lease>,
 }
 
 /// What a report is worth.
@@ -112,23 +120,31 @@ impl Managers {
         self.records.insert(id, record);
     }
 
-    /// Forgets a connection, and the manager if it is the present one. Returns the manager and the leases whose Prepare
-    /// was not answered.
-    pub(super) fn close(&mut self, connection: ConnectionId) -> Option<(ManagerId, Vec<Lease>)> {
+    /// Forgets a connection, and the manager if it is the present one.
+    pub(super) fn close(&mut self, connection: ConnectionId) -> Option<Closed> {
         let id = self.connections.remove(&connection)?;
         if self.records.get(&id).is_none_or(|record| record.connection != connection) {
             return None;
         }
         let record = self.records.remove(&id)?;
-        let unanswered = record.slots.into_iter().filter_map(|slot| match slot {
-            SlotRecord::Preparing(lease) => Some(lease),
-            _ => None,
+        let leases = record.slots.into_iter().filter_map(|slot| match slot {
+            SlotRecord::Preparing(lease) | SlotRecord::Leased { lease, .. } => Some(lease),
+            SlotRecord::Free | SlotRecord::Unknown | SlotRecord::Bad => None,
         });
-        let unanswered: Vec<Lease> = unanswered.collect();
-        for lease in &unanswered {
+        let leases: Vec<Lease> = leases.collect();
+        for lease in &leases {
             self.end_preparing(lease.id);
         }
-        Some((id, unanswered))
+        Some(Closed { manager: id, leases })
+    }
+
+    /// The job and the lease in a slot of a connection's manager.
+    pub(super) fn lease_in(&self, connection: ConnectionId, slot: SlotIndex) -> Option<(JobUuid, LeaseId)> {
+        let record = self.records.get(self.connections.get(&connection)?)?;
+        match record.slots.get(slot.0 as usize)? {
+            SlotRecord::Leased { lease, .. } => Some((lease.job, lease.id)),
+            _ => None,
+        }
     }
 
     fn end_preparing(&mut self, lease: LeaseId) -> Option<Preparing> {

@@ -1,7 +1,9 @@
+mod bundles;
+
 use super::*;
 use crate::ids::{Attempt, Incarnation};
-use crate::lease::{Endpoint, Wanted, Work};
-use crate::messages::{Activity, SlotCause, SlotStatus};
+use crate::lease::{Endpoint, Lease, Wanted, Work};
+use crate::messages::{Activity, BrokerToManager, Refusal, SlotCause, SlotReport, SlotStatus};
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
 use fpga_core::units::Millis;
@@ -36,7 +38,7 @@ fn lease(id: u128) -> Lease {
 }
 
 fn wanted() -> Wanted {
-    Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 10 } }
+    Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 10 }, bundle: None }
 }
 
 impl Bench {

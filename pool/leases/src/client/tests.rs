@@ -1,5 +1,6 @@
 use super::*;
-use crate::lease::Endpoint;
+use crate::ids::BundleUuid;
+use crate::lease::{Bundle, Endpoint};
 use fpga_core::units::{Millis, WallTime};
 
 const BROKER: ConnectionId = ConnectionId(1);
@@ -7,7 +8,7 @@ const NOW: MonotonicTime = MonotonicTime(1_000);
 const JOB: JobUuid = JobUuid(5);
 
 fn wanted(bytes: u64) -> Wanted {
-    Wanted { accelerator: "aes".into(), work: Work::Run { bytes } }
+    Wanted { accelerator: "aes".into(), work: Work::Run { bytes }, bundle: None }
 }
 
 fn endpoint() -> Endpoint {
@@ -229,4 +230,27 @@ fn a_former_connection_to_a_broker_says_nothing() {
     assert_eq!(offer(&mut job, 1), []);
     job.handle(Event::BrokerClosed(BROKER), NOW);
     assert_eq!(job.broker_connection(), Some(ConnectionId(2)));
+}
+
+#[test]
+fn a_job_asks_with_its_bundle_until_it_or_another_one_of_the_bundle_has_an_offer() {
+    let bundle = Some(Bundle { id: BundleUuid(9), size: 2 });
+    let wanted_so = |bundle| Wanted { bundle, ..wanted(10) };
+    let asks = |number, bundle| {
+        let (wanted, attempt) = (wanted_so(bundle), Attempt(number));
+        [Action::ToBroker(ClientToBroker::Want { job: JOB, wanted, ticket: None, attempt })]
+    };
+    let new = || Job::new(JOB, wanted_so(bundle), Repetition::Allowed, Rules::default());
+    let mut job = new();
+    assert_eq!(job.handle(Event::BrokerConnected(BROKER), NOW), asks(1, bundle));
+    assert_eq!(job.ask_by_itself(), []);
+    offer(&mut job, 1);
+    assert_eq!((job.bundle(), job.ask_by_itself()), (None, vec![]));
+    assert_eq!(from_manager(&mut job, ManagerToClient::Gone { lease: LeaseId(1) })[1..], asks(1, None));
+    // The own Offer is lost.
+    let mut job = new();
+    job.handle(Event::BrokerConnected(BROKER), NOW);
+    job.leave_bundle();
+    assert_eq!(job.ask_by_itself(), asks(1, None));
+    assert_eq!(job.ask_by_itself(), []);
 }

@@ -174,7 +174,7 @@ impl World {
         let id = JobUuid((index as u128 + 1) * 16 + u128::from(client.life));
         let goal = Goal::Deadline { actions: self.setup.steps, within: Millis::from_secs(60) };
         let group = Group { id: GroupUuid(id.0), goal, least: 0, most: 1 };
-        let wanted = Wanted { accelerator: "aes".into(), work: Work::Group(group) };
+        let wanted = Wanted { accelerator: "aes".into(), work: Work::Group(group), bundle: None };
         let mut job = Job::new(id, wanted, Repetition::Allowed, self.setup.rules);
         for step in (0..self.setup.steps).map(StepNumber) {
             job.handle(client::Event::Submit { step, bytes: 1 }, self.now);

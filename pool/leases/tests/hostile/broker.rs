@@ -79,7 +79,7 @@ fn lease(id: u128, job: u128) -> Lease {
 }
 
 fn wanted() -> Wanted {
-    Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 10 } }
+    Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 10 }, bundle: None }
 }
 
 fn register(max_term: u64, slots: Vec<SlotStatus>) -> ManagerToBroker {

@@ -37,7 +37,7 @@ struct Bench {
 
 impl Bench {
     fn new(repetition: Repetition) -> Self {
-        let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 40 } };
+        let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 40 }, bundle: None };
         let job = Job::new(JOB, wanted, repetition, Rules::ALL);
         let now = MonotonicTime(1_000_000);
         let mut bench = Self { job, now, delivered: BTreeMap::new(), sent: BTreeMap::new() };

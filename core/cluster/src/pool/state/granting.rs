@@ -44,15 +44,16 @@ impl Pool {
     /// job is the only candidate.
     pub(super) fn start_in_idle(&mut self, waiting: &Waiting, now: Duration) -> Option<Grant> {
         let job = waiting.job;
-        if !self.tenants.may_hold(job.tenant) {
+        if !self.may_start(job.tenant) {
             return None;
         }
-        let home = || self.slots.idle_at(job.home, job.classes).map(|class| (job.home, class));
+        let classes = job.classes.without(self.bundles.kept());
+        let home = || self.slots.idle_at(job.home, classes).map(|class| (job.home, class));
         let (node, class) = match self.policy.fit {
-            Fit::Anyone(IdleChoice::LongestIdle) => self.slots.longest_idle(job.classes),
+            Fit::Anyone(IdleChoice::LongestIdle) => self.slots.longest_idle(classes),
             Fit::LocalOnly => home(),
             Fit::Anyone(IdleChoice::HomeFirst) | Fit::ResourceAware(_) => {
-                home().or_else(|| self.slots.calmest(job.classes, job.accelerator))
+                home().or_else(|| self.slots.calmest(classes, job.accelerator))
             }
         }?;
         let alone = waiting.alone(node, self.slots.remote(node, self.contention()));
@@ -60,8 +61,18 @@ impl Pool {
         self.start(waiting, node, class, now)
     }
 
+    /// Whether a job of the tenant may get a slot.
+    fn may_start(&self, tenant: TenantId) -> bool {
+        self.tenants.may_hold(tenant, 1) && !self.bundles.keeps_quota(tenant)
+    }
+
+    /// Whether a waiting job, not one of a bundle, could use a slot of the class.
+    pub(super) fn is_wanted_by_job(&self, class: SlotClass) -> bool {
+        self.waiting.tenants_for(class).any(|tenant| self.may_start(tenant))
+    }
+
     /// Starts a job in an idle slot of a node.
-    fn start(
+    pub(super) fn start(
         &mut self,
         waiting: &Waiting,
         node: NodeIndex,
@@ -120,7 +131,7 @@ impl Pool {
     /// Offers all idle slots that jobs may take, those of the calmest nodes first.
     pub(super) fn offer_idle(&mut self, now: Duration) -> Vec<Grant> {
         let mut grants = Vec::new();
-        for (_, node, class) in self.slots.calmest_first(|class| self.is_wanted(class)) {
+        for (_, node, class) in self.slots.calmest_first(|class| self.is_wanted_by_job(class)) {
             while let Some(grant) = self.offer(node, class, Skips::Uncounted, now) {
                 grants.push(grant);
             }
@@ -130,7 +141,7 @@ impl Pool {
 
     /// Offers an idle slot to all waiting jobs.
     fn offer(&mut self, node: NodeIndex, class: SlotClass, skips: Skips, now: Duration) -> Option<Grant> {
-        if !self.slots.takes_jobs(class) || !self.slots.is_idle(node, class) {
+        if self.bundles.keeps(class) || !self.slots.takes_jobs(class) || !self.slots.is_idle(node, class) {
             return None;
         }
         let offer = Offer { node, class, remote: self.slots.remote(node, self.contention()) };
@@ -175,7 +186,7 @@ impl Pool {
             return fit.otherwise(&turn.next);
         }
         let mut turns = Vec::new();
-        for tenant in self.waiting.tenants_for(offer.class).filter(|tenant| self.tenants.may_hold(*tenant)) {
+        for tenant in self.waiting.tenants_for(offer.class).filter(|tenant| self.may_start(*tenant)) {
             let next = self.waiting.candidates(tenant, offer);
             turns.extend(fit.otherwise(&next).map(|rank| self.turn(tenant, rank, next)));
         }
@@ -188,7 +199,7 @@ impl Pool {
         offer: Offer,
         pick: impl Fn(&Candidates) -> Option<Rank>,
     ) -> Option<Turn<Candidates>> {
-        let tenant = self.tenants.turn().filter(|turn| self.tenants.may_hold(*turn))?;
+        let tenant = self.tenants.turn().filter(|turn| self.may_start(*turn))?;
         let next = self.waiting.candidates(tenant, offer);
         let turn = self.turn(tenant, pick(&next)?, next);
         self.tenants.can_pay(tenant, turn.price).then_some(turn)
@@ -201,7 +212,7 @@ impl Pool {
     /// The tenants that may have a job that fits. Where the node takes no remote job, these are the tenants with local
     /// jobs, which are few.
     fn tenants_that_may_fit(&self, offer: Offer) -> Vec<TenantId> {
-        let may_hold = |tenant: &TenantId| self.tenants.may_hold(*tenant);
+        let may_hold = |tenant: &TenantId| self.may_start(*tenant);
         match offer.remote {
             RemoteJobs::Refused => self.waiting.tenants_at(offer.node).filter(may_hold).collect(),
             RemoteJobs::Taken => self.waiting.tenants_for(offer.class).filter(may_hold).collect(),

@@ -44,7 +44,7 @@ impl Pool {
         let grant = self.start_in_idle(&waiting, now);
         if grant.is_none() {
             if entry.quotas == Quotas::Apply {
-                self.admit(&job)?;
+                self.admit_jobs(job.tenant, 1, job.size)?;
             }
             self.queue(waiting, now);
         }

@@ -1,3 +1,4 @@
+mod bundles;
 mod classes;
 mod paper;
 mod rejoining;

@@ -1,4 +1,4 @@
-//! Groups that begin, are recalled, and end in any order of messages, with the protocol's own machines at all sides.
+//! Groups, jobs, and bundles that begin, are recalled, and end in any order of messages, with the protocol's own machines at all sides.
 
 mod parts;
 mod world;
@@ -15,7 +15,9 @@ pub(super) enum Move {
     End(u8),
     /// A job by itself begins.
     Run,
-    /// A job by itself is given up.
+    /// A bundle of so many jobs begins.
+    RunMany(u32),
+    /// A job by itself, or a bundle, is given up.
     EndRun,
     /// A message arrives.
     Arrives(usize),
@@ -37,7 +39,8 @@ fn any_move() -> impl Strategy<Value = Move> {
         2 => (0_u8..3).prop_map(Move::Open),
         1 => (0_u8..3).prop_map(Move::End),
         1 => Just(Move::Run),
-        1 => Just(Move::EndRun),
+        1 => (2_u32..=6).prop_map(Move::RunMany),
+        2 => Just(Move::EndRun),
         20 => (0_usize..64).prop_map(Move::Arrives),
         8 => (0_usize..64).prop_map(Move::TaskEnds),
         4 => (0_usize..64).prop_map(Move::Submit),

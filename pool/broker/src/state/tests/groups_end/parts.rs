@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::world::{Session, Task, World};
-use fpga_pool_leases::client;
+use fpga_pool_leases::client::{self, Job};
 use fpga_pool_leases::manager;
 use fpga_pool_leases::messages::{ClientToManager, ManagerToClient};
 
@@ -22,6 +22,8 @@ impl World {
         self.manager_acts(actions);
         for job in self.jobs.keys().copied().collect::<Vec<_>>() {
             let actions = self.jobs.get_mut(&job).map(|machine| machine.tick(now));
+            self.job_acts(job, actions.unwrap_or_default());
+            let actions = self.jobs.get_mut(&job).map(Job::ask_by_itself);
             self.job_acts(job, actions.unwrap_or_default());
         }
     }

@@ -30,7 +30,8 @@ pub(super) struct World {
     pub(super) to_client: VecDeque<ToClient>,
     /// Open groups and their jobs.
     groups: BTreeMap<u8, Vec<JobUuid>>,
-    runs: Vec<JobUuid>,
+    /// Jobs by themselves, and bundles.
+    runs: Vec<Vec<JobUuid>>,
     numbers: u64,
 }
 
@@ -98,12 +99,17 @@ impl World {
                 self.cancel(self.groups.get(&group).cloned().unwrap_or_default(), Some(group));
             }
             Move::Run => {
-                let job = self.begin(Work::Run { bytes: 10 });
-                self.runs.push(job);
+                let job = self.begin(Work::Run { bytes: 10 }, None);
+                self.runs.push(vec![job]);
+            }
+            Move::RunMany(size) => {
+                let bundle = Bundle { id: BundleUuid(u128::from(self.number())), size };
+                let jobs = (0..size).map(|_| self.begin(Work::Run { bytes: 10 }, Some(bundle))).collect();
+                self.runs.push(jobs);
             }
             Move::EndRun => {
                 let ended = self.runs.pop();
-                self.cancel(ended.into_iter().collect(), None);
+                self.cancel(ended.unwrap_or_default(), None);
             }
             Move::Arrives(which) => {
                 let ways = self.ways();
@@ -194,13 +200,13 @@ impl World {
         }
         let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
         let of = Group { id: GroupUuid(u128::from(self.number())), goal, least: 0, most: SLOTS };
-        let jobs = (0..SLOTS).map(|_| self.begin(Work::Group(of))).collect();
+        let jobs = (0..SLOTS).map(|_| self.begin(Work::Group(of), None)).collect();
         self.groups.insert(group, jobs);
     }
 
-    fn begin(&mut self, work: Work) -> JobUuid {
+    fn begin(&mut self, work: Work, bundle: Option<Bundle>) -> JobUuid {
         let id = JobUuid(u128::from(self.number()));
-        let wanted = Wanted { accelerator: "aes".into(), work };
+        let wanted = Wanted { accelerator: "aes".into(), work, bundle };
         self.jobs.insert(id, Job::new(id, wanted, Repetition::Allowed, Rules::default()));
         self.tell_job(id, client::Event::BrokerConnected(self.client_link));
         id
@@ -226,6 +232,13 @@ impl World {
             self.tell_job(job, client::Event::BrokerClosed(old));
             self.tell_job(job, client::Event::BrokerConnected(new));
         }
+    }
+
+    /// A job of a bundle has an Offer: all have left the bundle.
+    fn leave_bundle_of(&mut self, job: JobUuid) {
+        let bundle = self.jobs.get(&job).and_then(Job::bundle);
+        let others = self.jobs.values_mut().filter(|other| bundle.is_some() && other.bundle() == bundle);
+        others.for_each(Job::leave_bundle);
     }
 
     fn cancel(&mut self, jobs: Vec<JobUuid>, group: Option<u8>) {
@@ -301,7 +314,11 @@ impl World {
                 } else if let Some(told) = message.message() {
                     let job = match &told {
                         BrokerToClient::Ticket(ticket) => ticket.job,
-                        BrokerToClient::Offer { job, .. } | BrokerToClient::Cancel { job, .. } => *job,
+                        BrokerToClient::Offer { job, .. } => {
+                            self.leave_bundle_of(*job);
+                            *job
+                        }
+                        BrokerToClient::Cancel { job, .. } => *job,
                     };
                     self.tell_job(job, client::Event::Broker(self.client_link, told));
                 }
