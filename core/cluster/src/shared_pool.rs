@@ -315,6 +315,12 @@ impl SharedPool {
 
     /// Returns whether the state of the class has changed.
     fn divide(&mut self, class: SlotClass, jobs: &mut Vec<Grant>, now: Duration) -> bool {
+        if self.pool.has_bundles()
+            && let Some(of_class) = self.classes.get(&class)
+        {
+            let most = of_class.groups.most_jobs_that_wait(self.state(class));
+            self.pool.set_most_jobs_that_wait(class, most);
+        }
         let state = self.state(class);
         let Some(of_class) = self.classes.get_mut(&class) else { return false };
         let is_changed = of_class.divided.is_none_or(|before| !before.divides_as(&state));

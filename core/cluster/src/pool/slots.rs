@@ -36,6 +36,8 @@ struct Class {
     count: ClassCount,
     /// Maximum number of slots that jobs may hold.
     most_jobs: u32,
+    /// The same if jobs wait.
+    most_jobs_that_wait: u32,
     /// Idle slots, the longest idle first.
     idle: BTreeMap<u64, NodeIndex>,
     /// Nodes with idle slots, by what the slots have, those with the fewest remote jobs first.
@@ -75,6 +77,7 @@ impl Default for Class {
         Self {
             count: ClassCount::default(),
             most_jobs: u32::MAX,
+            most_jobs_that_wait: u32::MAX,
             idle: BTreeMap::new(),
             calmest: BTreeMap::new(),
         }

@@ -165,15 +165,19 @@ impl Groups {
 
     /// Divides the slots anew, after slots came or went, or jobs began or ceased to wait.
     pub fn divide(&mut self, class: ClassState) {
+        let shares = self.shares(class);
+        for (group, share) in self.groups.values_mut().zip(shares) {
+            group.share = share;
+        }
+    }
+
+    fn shares(&self, class: ClassState) -> Vec<Share> {
         let claims: Vec<Claim> = self.groups.values().map(Group::claim).collect();
         let guaranteed = |tenant| self.guaranteed(tenant);
         let GoalRules { floor, shrinking, .. } = self.rules;
-        let shares = match self.policy {
+        match self.policy {
             GoalPolicy::Throughput => division::by_request(&claims, class, floor, shrinking, guaranteed),
             GoalPolicy::Edf => division::by_deadline(&claims, class, floor, guaranteed),
-        };
-        for (group, share) in self.groups.values_mut().zip(shares) {
-            group.share = share;
         }
     }
 
@@ -192,6 +196,13 @@ impl Groups {
     #[must_use]
     pub fn most_jobs(&self, class: ClassState) -> u32 {
         class.slots.saturating_sub(self.all().map(|(_, _, given)| given).sum())
+    }
+
+    /// Maximum number of slots that jobs could hold if jobs waited: groups would keep what they have a right to.
+    #[must_use]
+    pub fn most_jobs_that_wait(&self, class: ClassState) -> u32 {
+        let shares = self.shares(ClassState { jobs: Jobs::Wait, ..class });
+        class.slots.saturating_sub(shares.iter().map(|share| share.given).sum())
     }
 
     /// What a group will do with the slots that it may hold; `None` until an action has finished, or without slots.

@@ -27,17 +27,23 @@ impl Slots {
         self.of(classes).map(idle).sum()
     }
 
-    /// Number of slots of these classes that jobs may have at the same time.
-    pub(in super::super) fn most_for_jobs(&self, classes: ClassSet) -> usize {
-        self.of(classes).map(|of| of.most_jobs.min(of.count.slots) as usize).sum()
+    /// Number of slots of these classes.
+    pub(in super::super) fn all(&self, classes: ClassSet) -> usize {
+        self.of(classes).map(|of| of.count.slots as usize).sum()
     }
 
-    /// Number of slots of these classes, and of those that jobs hold.
-    pub(in super::super) fn of_all_and_jobs(&self, classes: ClassSet) -> (usize, usize) {
-        let counts = |(all, jobs): (usize, usize), of: &Class| {
-            (all + of.count.slots as usize, jobs + of.count.jobs as usize)
+    /// Number of slots of these classes that jobs may have beside groups, and of those that jobs hold.
+    pub(in super::super) fn most_and_held(&self, classes: ClassSet) -> (usize, usize) {
+        let counts = |(most, held): (usize, usize), of: &Class| {
+            let may_have = of.most_jobs_that_wait.min(of.count.slots);
+            (most + may_have as usize, held + of.count.jobs as usize)
         };
         self.of(classes).fold((0, 0), counts)
+    }
+
+    /// Sets the maximum number of slots of a class that jobs may hold if jobs wait.
+    pub(in super::super) fn set_most_jobs_that_wait(&mut self, class: SlotClass, most: u32) {
+        self.classes.entry(class).or_default().most_jobs_that_wait = most;
     }
 
     fn of(&self, classes: ClassSet) -> impl Iterator<Item = &Class> {

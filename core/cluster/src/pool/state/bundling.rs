@@ -62,8 +62,7 @@ impl Pool {
                 self.age_first(tenant, now);
             }
             let Some(first) = self.bundles.first(tenant).filter(|first| first.is_old) else { continue };
-            let is_possible = self.slots.most_for_jobs(first.classes) >= first.size();
-            if is_possible {
+            if self.is_possible(first) {
                 if self.tenants.may_hold(tenant, first.size()) {
                     kept.classes = kept.classes.and(first.classes);
                 }
@@ -90,13 +89,28 @@ impl Pool {
         firsts.flat_map(|(_, first)| first.jobs.iter().map(|job| job.id))
     }
 
-    /// Whether a bundle waits for slots of the class that groups, or jobs that do not use them, could give back.
+    /// Whether a bundle waits for slots of the class. A young one does only where groups alone keep it from them.
     pub(super) fn is_wanted_by_bundle(&self, class: SlotClass) -> bool {
         self.bundles.firsts().any(|(tenant, first)| {
+            let free_of_jobs = || {
+                let (most, held) = self.slots.most_and_held(first.classes);
+                first.size() <= most.saturating_sub(held)
+            };
             first.classes.contains(class)
                 && self.tenants.may_hold(tenant, first.size())
-                && (first.is_old || first.size() <= self.not_used_by_jobs(first.classes))
+                && if first.is_old { self.is_possible(first) } else { free_of_jobs() }
         })
+    }
+
+    /// Whether bundles wait.
+    #[must_use]
+    pub fn has_bundles(&self) -> bool {
+        self.bundles.jobs() > 0
+    }
+
+    /// Sets the maximum number of slots of a class that jobs could hold if groups gave back what they have no right to.
+    pub fn set_most_jobs_that_wait(&mut self, class: SlotClass, most: u32) {
+        self.slots.set_most_jobs_that_wait(class, most);
     }
 
     /// Whether the idle slots of a class are kept for a bundle that has waited long.
@@ -111,10 +125,9 @@ impl Pool {
         self.slots.idle_for_jobs(classes)
     }
 
-    fn not_used_by_jobs(&self, classes: ClassSet) -> usize {
-        let (all, jobs) = self.slots.of_all_and_jobs(classes);
-        let is_in = |job: &&JobId| self.running.get(job).is_some_and(|job| classes.contains(job.class));
-        all - jobs + self.unused.iter().filter(is_in).count()
+    /// Whether jobs may ever hold as many slots as the bundle needs, beside the groups that are open now.
+    fn is_possible(&self, bundle: &Bundle) -> bool {
+        bundle.size() <= self.slots.most_and_held(bundle.classes).0
     }
 
     fn has_room(&self, tenant: TenantId, classes: ClassSet, size: usize, kept: ClassSet) -> bool {
@@ -142,7 +155,7 @@ impl Pool {
         let is_old = self.bundles.old_from(tenant).is_some_and(|at| at <= now);
         let Some(first) = self.bundles.first_mut(tenant) else { return };
         first.is_old = is_old;
-        let is_served = self.slots.of_all_and_jobs(first.classes).0 >= first.size();
+        let is_served = self.slots.all(first.classes) >= first.size();
         first.given_up_at = match first.given_up_at {
             _ if is_served => None,
             None => Some(now.saturating_add(NO_SLOT_TIMEOUT)),

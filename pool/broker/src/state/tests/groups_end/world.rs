@@ -178,7 +178,10 @@ impl World {
         let of_clients = self.jobs.iter().filter(|(_, job)| *job.phase() == client::Phase::Waiting);
         assert_eq!(waiting, of_clients.map(|(id, _)| *id).collect::<Vec<_>>(), "jobs that wait");
         let free = state.broker.slots().filter(|(.., record)| **record == SlotRecord::Free).count();
-        assert!(waiting.is_empty() || free == 0, "{free} slots are free while {waiting:?} wait");
+        let bundles: Vec<Bundle> = state.broker.jobs().filter_map(|job| job.wanted.bundle).collect();
+        assert!(bundles.iter().all(|bundle| bundle.size as usize > free), "{free} slots for {bundles:?}");
+        let is_idle = free > 0 && bundles.is_empty();
+        assert!(waiting.is_empty() || !is_idle, "{free} slots are free while {waiting:?} wait");
     }
 
     pub(super) fn check_ended(&self) {
