@@ -4,6 +4,7 @@
 //! and what the threads of slots report. [`Engine::take`] passes it to the job's machine ([`fpga_pool_leases`]) and carries
 //! out what the machine decides.
 
+mod bundles;
 mod entry;
 mod group;
 mod groups;
@@ -138,6 +139,7 @@ impl Engine {
         for (lease, job) in open {
             self.tell(job, Event::ManagerAlive(lease), now);
         }
+        self.ask_by_themselves(now);
         self.owners.groups.values_mut().for_each(|group| group.end_period(now));
         self.feed_groups(now);
     }
@@ -215,7 +217,10 @@ impl Engine {
     fn broker(&mut self, connection: ConnectionId, message: ToClient, now: MonotonicTime) {
         let job = match &message {
             ToClient::Ticket(sealed, _) => sealed.ticket.job,
-            ToClient::Offer(Offer { job, .. }) => *job,
+            ToClient::Offer(Offer { job, .. }) => {
+                self.leave_bundle_of(*job);
+                *job
+            }
             ToClient::Cancelled(cancelled) => cancelled.job,
             ToClient::Waits(waits) => waits.job,
         };
@@ -344,9 +349,12 @@ impl Engine {
                 }
                 Action::Ended(end) => {
                     owner.ended(job, end, now);
-                    self.owners.runs.remove(&job);
+                    let (bundle, run) = (entry.machine.bundle(), self.owners.runs.remove(&job));
                     self.touch(job);
                     self.jobs.remove(&job);
+                    if let (Some(bundle), Some(error)) = (bundle, run.and_then(Run::error)) {
+                        self.end_bundle(bundle, &error, now);
+                    }
                     return;
                 }
             }

@@ -48,6 +48,14 @@ pub enum Error {
         /// Maximum number of slots.
         most: u32,
     },
+    /// No program can open so many jobs at the same time.
+    #[error("{count} jobs can't be opened at the same time; ask for 1 to {most}")]
+    Many {
+        /// Number of jobs.
+        count: u32,
+        /// Maximum number of jobs.
+        most: u32,
+    },
     /// The goal is none.
     #[error("the group's goal asks for no action, or leaves no time; write at least 1 action and 1 ms")]
     Goal,

@@ -15,7 +15,8 @@
 //! # }
 //! ```
 //!
-//! - [`Pool`] is the connection of the process to the broker of the pool, [`Pool::open`] waits for a slot.
+//! - [`Pool`] is the connection of the process to the broker of the pool, [`Pool::open`] waits for a slot, and
+//!   [`Pool::open_many`] for several at the same time.
 //! - [`Job`] has a slot. [`Job::run`] takes pieces of the input, [`Job::stream`] a reader and a writer (P-1).
 //! - [`Group`] has as many slots as its [`Goal`] needs, and one queue of independent actions for all of them (Q-1, Q-2).
 //! - [`Request::or_else`] lets the processor do a job for which no slot comes in time.
@@ -36,6 +37,7 @@ mod fallback;
 mod goal;
 mod group;
 mod job;
+mod many;
 mod opening;
 mod piece;
 mod pool;
@@ -57,6 +59,7 @@ pub use fpga_accelerators::{ChunkInput, Position};
 pub use goal::{Goal, GroupRequest};
 pub use group::{Action, Group};
 pub use job::Job;
+pub use many::OpeningMany;
 pub use opening::Opening;
 pub use piece::MAX_PIECE_BYTES;
 pub use pool::Pool;

@@ -325,6 +325,27 @@ int acc_close(struct acc_job *job);
 // failure.
 const char *acc_last_error(void);
 
+// Opens job_count jobs with one accelerator, each over workload_bytes of input, and waits until all have slots: they get
+// them at the same time, or none does (P-1). Stores their handles in jobs[0], jobs[1] and so on. Nothing is held for them
+// while they wait. From then on they are jobs as all others. ACC_E_INVALID for no job, and for more than 256. After the
+// timeout all jobs are given up, and after any error all handles are NULL.
+int acc_open_many(const char *accelerator,
+                  uint64_t workload_bytes,
+                  const struct acc_argument *arguments,
+                  size_t argument_count,
+                  int64_t timeout_ms,
+                  struct acc_job **jobs,
+                  uint32_t job_count);
+
+// Like acc_open_many(), and does not wait: each job has a slot when acc_wait() or acc_poll() return 0 for it. If one of
+// them is given up or refused before that, all are.
+int acc_start_open_many(const char *accelerator,
+                        uint64_t workload_bytes,
+                        const struct acc_argument *arguments,
+                        size_t argument_count,
+                        struct acc_job **jobs,
+                        uint32_t job_count);
+
 // Runs all of the input, of any length, in pieces of at most 4 MB of which several are under way (P-6), and writes what
 // comes out of it to output, in order. acc_status() says how many bytes that are. ACC_E_SIZE if output_bytes is too
 // small: the job is over then. After the timeout the stream goes on whenever acc_wait() or acc_poll() are called, and

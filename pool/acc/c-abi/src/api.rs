@@ -4,6 +4,7 @@
 //! handle comes from this library and was not closed.
 
 mod groups;
+mod many;
 mod streams;
 
 use crate::code::{call, failure, invalid};

@@ -67,7 +67,7 @@ pub fn failure(error: &Error) -> Failure {
         Error::Size { .. } => ACC_E_SIZE,
         Error::Block { .. } | Error::Length(_) => ACC_E_BLOCK,
         Error::Argument(_) => ACC_E_ARGUMENT,
-        Error::Slots { .. } | Error::Goal | Error::NoFallback(_) => ACC_E_INVALID,
+        Error::Slots { .. } | Error::Many { .. } | Error::Goal | Error::NoFallback(_) => ACC_E_INVALID,
         Error::UnknownAccelerator(_) | Error::Interface { .. } => ACC_E_ACCELERATOR,
         Error::Refused { .. } => ACC_E_REFUSED,
         Error::Lost => ACC_E_LOST,

@@ -65,10 +65,13 @@ fn assert_silent_success(output: &Output) {
 
 #[test]
 fn c_programs_run_jobs_and_groups_wait_poll_cancel_and_fork() {
-    let (installed, bed) = (Installed::new(), RealBed::new(&[], &[1]));
+    let (installed, mut bed) = (Installed::new(), RealBed::new(&[], &[1]));
     let program = installed.compile("tests/jobs.c");
-    for case in ["runs", "polls", "misuse", "waits", "falls", "groups", "forks", "nobody"] {
+    for case in ["runs", "polls", "misuse", "waits", "falls", "groups", "forks", "nobody", "together"] {
         println!("{case}");
+        if case == "together" {
+            bed.add_manager(1);
+        }
         assert_silent_success(&installed.command(&program, &bed.address).arg(case).output().unwrap());
     }
 }

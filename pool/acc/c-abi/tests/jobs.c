@@ -125,6 +125,32 @@ static void misuse(void) {
   CHECK(acc_close(job) == 0);
 }
 
+/* Two slots are had together, or not at all. */
+static void together(void) {
+  struct acc_job *jobs[3] = {NULL, NULL, NULL};
+  CHECK(acc_open_many("sha-256", 3, NULL, 0, LIMIT_MS, jobs, 0) == ACC_E_INVALID);
+  CHECK(acc_open_many("sha-256", 3, NULL, 0, LIMIT_MS, NULL, 2) == ACC_E_INVALID);
+  CHECK(acc_open_many("sobel", 3, NULL, 0, LIMIT_MS, jobs, 2) == ACC_E_ACCELERATOR && jobs[0] == NULL);
+  jobs[2] = (struct acc_job *)1;
+  CHECK(acc_open_many("sha-256", 3, NULL, 0, 300, jobs, 3) == ACC_E_TIMEOUT && jobs[2] == NULL);
+  CHECK(acc_open_many("sha-256", 3, NULL, 0, LIMIT_MS, jobs, 2) == 0);
+  struct acc_job *others[2];
+  CHECK(acc_start_open_many("sha-256", 3, NULL, 0, others, 2) == 0);
+  CHECK(acc_close(jobs[0]) == 0);
+  CHECK(acc_wait(others[0], 100) == ACC_E_TIMEOUT && acc_wait(others[1], 0) == ACC_E_TIMEOUT);
+  CHECK(acc_close(jobs[1]) == 0);
+  for (int at = 0; at < 2; at++) {
+    void *input;
+    const void *hash;
+    size_t room, came;
+    CHECK(acc_wait(others[at], LIMIT_MS) == 0 && acc_input(others[at], &input, &room) == 0);
+    memcpy(input, "abc", 3);
+    CHECK(acc_run(others[at], 3, LIMIT_MS) == 0 && acc_output(others[at], &hash, &came) == 0);
+    CHECK(came == 32 && memcmp(hash, "\xba\x78\x16\xbf\x8f\x01\xcf\xea", 8) == 0);
+    CHECK(acc_close(others[at]) == 0);
+  }
+}
+
 static void *cancel_soon(void *job) {
   struct timespec soon = {0, 50000000};
   nanosleep(&soon, NULL);
@@ -272,7 +298,8 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(void);
   } cases[] = {{"runs", runs_and_streams}, {"polls", polls}, {"misuse", misuse}, {"waits", waits},
-               {"falls", falls_back},      {"groups", groups}, {"forks", forks}, {"nobody", nobody}};
+               {"falls", falls_back},      {"groups", groups}, {"forks", forks}, {"nobody", nobody},
+               {"together", together}};
   CHECK(argc == 2);
   for (size_t at = 0; at < sizeof cases / sizeof *cases; at++) {
     if (strcmp(argv[1], cases[at].name) == 0) {

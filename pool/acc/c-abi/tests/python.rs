@@ -43,15 +43,21 @@ fn the_wheel_of_the_python_package_passes_its_tests() {
     let unpacked =
         Command::new(&python).args(["-m", "zipfile", "-e", wheel.trim()]).arg(&site).status().unwrap();
     assert!(unpacked.success());
-    let bed = RealBed::new(&[], &[1]);
-    let output = Command::new(&python)
-        .arg(package.join("tests/test_fpga_acc.py"))
-        .env("PYTHONPATH", &site)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("FPGA_POOL", &bed.address)
-        .env("FPGA_NODE_NAME", "localhost")
-        .env_remove("FPGA_POOL_TOKEN_FILE")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut bed = RealBed::new(&[], &[1]);
+    for cases in [&["Jobs", "Groups"][..], &["Together"]] {
+        if cases == ["Together"] {
+            bed.add_manager(1);
+        }
+        let output = Command::new(&python)
+            .arg(package.join("tests/test_fpga_acc.py"))
+            .args(cases)
+            .env("PYTHONPATH", &site)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("FPGA_POOL", &bed.address)
+            .env("FPGA_NODE_NAME", "localhost")
+            .env_remove("FPGA_POOL_TOKEN_FILE")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }

@@ -18,7 +18,7 @@ nothing of it: they read and write arrays where they are.
 from ._errors import Closed, Error, Timeout
 from ._fallback import OrElse
 from ._group import Group, Statistics
-from ._job import Job, Status, open, open_async
+from ._job import Job, Status, open, open_async, open_many, open_many_async
 from ._library import configure
 
 __all__ = [
@@ -33,4 +33,6 @@ __all__ = [
     "configure",
     "open",
     "open_async",
+    "open_many",
+    "open_many_async",
 ]

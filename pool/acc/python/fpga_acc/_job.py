@@ -53,6 +53,48 @@ async def open_async(accelerator, workload_bytes, *, or_else=None, **arguments):
     return job
 
 
+def open_many(accelerator, workload_bytes, count, /, *, timeout=None, **arguments):
+    """Opens ``count`` jobs, each over so many bytes of input, and waits until all have slots: they get them at the same
+    time, or none does. Returns a list of jobs."""
+    jobs = _start_many(accelerator, workload_bytes, count, arguments)
+    ends = None if timeout is None else time.monotonic() + timeout
+    try:
+        for job in jobs:
+            job.wait(None if ends is None else max(0, ends - time.monotonic()))
+    except BaseException:
+        _cancel(jobs)
+        raise
+    return jobs
+
+
+async def open_many_async(accelerator, workload_bytes, count, /, **arguments):
+    """Like ``open_many``, for asyncio. ``asyncio.timeout`` limits the wait."""
+    jobs = _start_many(accelerator, workload_bytes, count, arguments)
+    try:
+        for job in jobs:
+            await job._ended()
+    except BaseException:
+        _cancel(jobs)
+        raise
+    return jobs
+
+
+def _start_many(accelerator, workload_bytes, count, arguments):
+    handles = (c_void_p * max(count, 1))()
+    with Arguments(arguments) as given:
+        check(
+            library.acc_start_open_many(
+                accelerator.encode(), workload_bytes, given.array, given.count, handles, count
+            )
+        )
+    return [Job._of(_Handle(handle)) for handle in handles]
+
+
+def _cancel(jobs):
+    for job in jobs:
+        job.cancel()
+
+
 class _Handle(c_void_p):
     """A handle of the library, which lives until no call of any thread uses it any more."""
 
@@ -75,6 +117,13 @@ class Job:
                     name, workload_bytes, given.array, given.count, otherwise, byref(self._open)
                 )
             )
+
+    @classmethod
+    def _of(cls, handle):
+        """A job that the library has begun."""
+        job = cls.__new__(cls)
+        job._open = handle
+        return job
 
     @property
     def _handle(self):

@@ -115,6 +115,7 @@ _functions = {
         POINTER(OrElseValues),
         POINTER(c_void_p),
     ],
+    "acc_start_open_many": [c_char_p, c_uint64, POINTER(Argument), c_size_t, POINTER(c_void_p), c_uint32],
     "acc_input": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
     "acc_start_run": [c_void_p, c_size_t],
     "acc_start_stream": [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t],

@@ -146,6 +146,28 @@ class Jobs(unittest.TestCase):
             self.assertEqual(job.run(b"12345"), hashlib.sha256(b"12345").digest())
 
 
+class Together(unittest.TestCase):
+    """The pool has two slots."""
+
+    def test_jobs_have_their_slots_together_or_not_at_all(self):
+        with self.assertRaisesRegex(fpga_acc.Error, "0 jobs"):
+            fpga_acc.open_many("sha-256", 5, 0)
+        with self.assertRaises(fpga_acc.Timeout):
+            fpga_acc.open_many("sha-256", 5, 3, timeout=0.3)
+        jobs = fpga_acc.open_many("sha-256", 5, 2, timeout=60)
+        self.assertEqual([job.run(b"12345") for job in jobs], [hashlib.sha256(b"12345").digest()] * 2)
+        for job in jobs:
+            job.close()
+
+    def test_asyncio(self):
+        async def both():
+            async with asyncio.timeout(60):
+                jobs = await fpga_acc.open_many_async("sha-256", 1, 2)
+                return await asyncio.gather(*(job.run_async(b"1") for job in jobs))
+
+        self.assertEqual(asyncio.run(both()), [hashlib.sha256(b"1").digest()] * 2)
+
+
 class Groups(unittest.TestCase):
     def test_a_group_maps_inputs_to_outputs_in_order(self):
         inputs = [bytes([index]) * 20_000 for index in range(30)]

@@ -16,7 +16,7 @@ use fpga_core::units::MonotonicTime;
 use fpga_pool_api::client::Cancelled;
 use fpga_pool_leases::client::{End, Repetition};
 use fpga_pool_leases::ids::{JobUuid, StepNumber};
-use fpga_pool_leases::lease::{Wanted, Work as Workload};
+use fpga_pool_leases::lease::{Bundle, Wanted, Work as Workload};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -25,6 +25,8 @@ use tokio::sync::{oneshot, watch};
 pub(crate) struct NewJob {
     pub(crate) job: JobUuid,
     pub(crate) request: Request,
+    /// The jobs with which it gets its first slot.
+    pub(crate) bundle: Option<Bundle>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) granted: oneshot::Sender<Result<Granted, Error>>,
 }
@@ -62,7 +64,8 @@ impl NewJob {
     /// What the job asks the broker for.
     pub(super) fn wanted(&self) -> Wanted {
         let accelerator = self.request.asked.accelerator.as_str().into();
-        Wanted { accelerator, work: Workload::Run { bytes: self.request.workload_bytes } }
+        let work = Workload::Run { bytes: self.request.workload_bytes };
+        Wanted { accelerator, work, bundle: self.bundle }
     }
 }
 
@@ -84,6 +87,16 @@ impl Run {
             without_slot_since: None,
             is_finished: false,
         }
+    }
+
+    /// The job ends for this reason.
+    pub(super) fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+
+    /// Why the job has ended.
+    pub(super) fn error(self) -> Option<Error> {
+        self.error
     }
 
     /// Keeps a step until its output is there.
@@ -245,5 +258,6 @@ impl Owner for Run {
         for step in std::mem::take(&mut self.steps).into_values() {
             step.output.send(Err(error.clone()));
         }
+        self.error = Some(error);
     }
 }

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod groups;
+mod many;
 mod own;
 mod reasons;
 
