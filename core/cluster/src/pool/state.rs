@@ -316,7 +316,10 @@ impl Pool {
 
     /// Whether a job is new to the pool, and could start some time.
     fn check_new(&self, job: &Job) -> Result<(), PoolError> {
-        if self.waiting.contains(job.id) || self.bundles.contains(job.id) || self.running.contains_key(&job.id) {
+        if self.waiting.contains(job.id)
+            || self.bundles.contains(job.id)
+            || self.running.contains_key(&job.id)
+        {
             return Err(PoolError::Known(job.id));
         }
         if self.policy.fit == Fit::LocalOnly && self.slots.home(job.home, job.classes) == Home::Bare {

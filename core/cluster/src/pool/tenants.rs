@@ -76,12 +76,7 @@ impl TenantRules {
     ///
     /// # Errors
     /// [`QuotaError`].
-    pub fn admit(
-        &self,
-        (jobs, more): (usize, usize),
-        bytes: u64,
-        size: Bytes,
-    ) -> Result<(), QuotaError> {
+    pub fn admit(&self, (jobs, more): (usize, usize), bytes: u64, size: Bytes) -> Result<(), QuotaError> {
         if self.held_slots == 0 {
             return Err(QuotaError::HeldSlots { wanted: 1, quota: 0 });
         }

@@ -20,7 +20,12 @@ impl SharedPool {
     ///
     /// # Errors
     /// [`PoolError`]; nothing has changed then.
-    pub fn enter_bundle(&mut self, jobs: Vec<Job>, entry: Entry, now: Duration) -> Result<Actions, PoolError> {
+    pub fn enter_bundle(
+        &mut self,
+        jobs: Vec<Job>,
+        entry: Entry,
+        now: Duration,
+    ) -> Result<Actions, PoolError> {
         let grants = self.pool.enter_bundle(jobs, entry, now)?;
         Ok(self.act(grants, now))
     }

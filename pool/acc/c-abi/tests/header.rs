@@ -8,7 +8,18 @@ fn the_header_is_that_of_the_source() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = folder.join("include/acc.h");
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
-    let names = ["code", "job", "group", "values", "fallback", "request", "api", "api/many", "api/streams", "api/groups"];
+    let names = [
+        "code",
+        "job",
+        "group",
+        "values",
+        "fallback",
+        "request",
+        "api",
+        "api/many",
+        "api/streams",
+        "api/groups",
+    ];
     let builder = cbindgen::Builder::new().with_config(config);
     let builder = names
         .map(|name| folder.join("src").join(format!("{name}.rs")))

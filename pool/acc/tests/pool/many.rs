@@ -20,9 +20,10 @@ fn two_programs_that_want_all_slots_of_two_boards_get_them_one_after_the_other()
     let mut first = wait(one.open_many(&hash(64), 3), LIMIT).unwrap();
     let second = other.open_many(&hash(5), 3);
     let status = second.status().unwrap();
-    eventually("the second program waits for all slots", || {
-        matches!(&status.borrow().at, Where::Waiting(why) if why.contains("its bundle takes 3 slots at once"))
-    });
+    eventually(
+        "the second program waits for all slots",
+        || matches!(&status.borrow().at, Where::Waiting(why) if why.contains("its bundle takes 3 slots at once")),
+    );
     // Two slots become free, which is not enough, and a third one.
     for (index, mut job) in first.drain(1..).enumerate() {
         let input = vec![u8::try_from(index).unwrap(); 64];

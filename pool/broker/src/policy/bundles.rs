@@ -5,12 +5,13 @@
 
 use super::jobs::cause;
 use super::{Decision, Job, Policy, Stage, pool_time};
-use fpga_cluster::pool::state::{Entry, Quotas};
+use fpga_cluster::pool::state::{Entry as Arrival, Quotas};
 use fpga_cluster::pool::{Bytes, Job as PoolJob, TenantId};
 use fpga_core::units::{Millis, Moment, MonotonicTime};
 use fpga_pool_leases::ids::{BundleUuid, JobUuid};
 use fpga_pool_leases::lease::{Bundle, Work};
 use fpga_pool_leases::messages::CancelCause;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -99,17 +100,15 @@ impl Policy {
         let Some(job) = self.jobs.get(&uuid) else { return };
         let accelerator = Arc::clone(&job.asked.wanted.accelerator);
         let (key, size) = (BundleKey { tenant: job.tenant, id: bundle.id }, bundle.size);
-        if !self.bundles.bundles.contains_key(&key) {
+        if let Entry::Vacant(new) = self.bundles.bundles.entry(key) {
             let (accelerator, jobs) = (Arc::clone(&accelerator), BTreeSet::new());
-            self.bundles.bundles.insert(key, OpenBundle { size, accelerator, jobs, until: None });
+            new.insert(OpenBundle { size, accelerator, jobs, until: None });
             self.bundles.set_end(key, Some(now.now + COMPLETE_TIMEOUT));
         }
         let Some(open) = self.bundles.bundles.get_mut(&key) else { return };
         if open.size != size || open.accelerator != accelerator || open.jobs.len() >= size as usize {
-            let message = format!(
-                "the bundle has {} jobs of {}, and this one is another",
-                open.size, open.accelerator
-            );
+            let message =
+                format!("the bundle has {} jobs of {}, and this one is another", open.size, open.accelerator);
             return self.refuse(uuid, CancelCause::Incomplete, message);
         }
         open.jobs.insert(uuid);
@@ -141,7 +140,7 @@ impl Policy {
             jobs.push(PoolJob { id, tenant: key.tenant, home, size, accelerator, classes });
         }
         let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
-        match self.pool.enter_bundle(jobs, Entry { since, quotas }, pool_time(now.now)) {
+        match self.pool.enter_bundle(jobs, Arrival { since, quotas }, pool_time(now.now)) {
             Ok(actions) => self.act(actions, now),
             Err(error) => {
                 for (uuid, id) in uuids.into_iter().zip(ids) {
@@ -174,7 +173,8 @@ impl Policy {
         {
             self.bundles.set_end(key, None);
             let (come, size) = self.bundles.count(key);
-            let message = format!("for a minute only {come} of the {size} jobs of the bundle have waited for slots");
+            let message =
+                format!("for a minute only {come} of the {size} jobs of the bundle have waited for slots");
             for job in self.bundles.jobs(key) {
                 let message = message.clone();
                 // The job leaves the bundle when the broker has cancelled it.

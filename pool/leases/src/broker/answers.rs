@@ -12,12 +12,7 @@ use crate::timing;
 use fpga_core::units::MonotonicTime;
 
 impl Broker {
-    pub(super) fn report(
-        &mut self,
-        connection: ConnectionId,
-        report: SlotReport,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn report(&mut self, connection: ConnectionId, report: SlotReport, actions: &mut Vec<Action>) {
         let (slot, why, usage) = (report.slot, report.why, report.usage);
         let former = self.managers.lease_in(connection, slot);
         match self.managers.report(connection, report, self.rules) {

@@ -38,7 +38,8 @@ impl Broker {
     pub(super) fn give_back(&mut self, reserved: Reserved, actions: &mut Vec<Action>) {
         let Reserved { lease, manager, slot } = reserved;
         let Some(connection) = self.managers.current(manager) else { return };
-        let is_its = |record: &SlotRecord| matches!(record, SlotRecord::Leased { lease: of, .. } if of.id == lease);
+        let is_its =
+            |record: &SlotRecord| matches!(record, SlotRecord::Leased { lease: of, .. } if of.id == lease);
         if self.slot(manager, slot).is_some_and(is_its) {
             self.managers.set(manager, slot, SlotRecord::Unknown);
             actions.push(Action::ToManager(connection, BrokerToManager::Recall { lease }));

@@ -26,7 +26,10 @@ impl Bench {
     }
 
     fn free(&mut self, leases: &[(u64, Lease)]) -> Vec<Output> {
-        leases.iter().flat_map(|(manager, lease)| self.report(*manager, lease.slot, SlotStatus::Free)).collect()
+        leases
+            .iter()
+            .flat_map(|(manager, lease)| self.report(*manager, lease.slot, SlotStatus::Free))
+            .collect()
     }
 }
 

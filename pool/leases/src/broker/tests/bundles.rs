@@ -84,10 +84,15 @@ fn a_bundle_that_loses_a_job_or_a_slot_gives_the_others_back_and_waits_again() {
         ("a lease that ran out", report(0, SlotStatus::Free, 0), vec![], vec![5]),
         ("a cancelled job", Event::Client(OF_C, tenant(), cancel()), vec![5], vec![5]),
         ("a job that asks by itself", want_of(6, None, OF_C), vec![5], vec![5]),
-        ("a job that asks with another bundle", {
-            let other = Bundle { id: BundleUuid(8), size: 2 };
-            want_of(6, Some(other), OF_C)
-        }, vec![5], vec![5]),
+        (
+            "a job that asks with another bundle",
+            {
+                let other = Bundle { id: BundleUuid(8), size: 2 };
+                want_of(6, Some(other), OF_C)
+            },
+            vec![5],
+            vec![5],
+        ),
         ("a lost manager", Event::ManagerClosed(OF_A), vec![], vec![5, 6]),
     ] {
         let mut bench = granted();
