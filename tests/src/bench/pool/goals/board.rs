@@ -8,7 +8,7 @@ use crate::bench::pool::text::{COUNTER, KEY, Text};
 use crate::testbed::pool::{PoolBed, Sharing, TENANTS, node_name};
 use crate::testbed::wait;
 use anyhow::{Result, bail, ensure};
-use fpga_acc::{Config, Goal as Asked, Group, GroupRequest, Pool, Statistics};
+use fpga_acc::{Config, Goal as Asked, Group, GroupRequest, Pool, Request, Statistics};
 use fpga_cluster::qos::Goal;
 use fpga_sim::qos::engine::{Job, Run, Sample};
 use std::time::Duration;
@@ -90,6 +90,7 @@ impl Board {
             ..Config::of(&self.bed.broker_address())?
         };
         let (pool, text) = (Pool::connect(config)?, Text::of(GRAIN)?);
+        self.connect(&pool, &text).await?;
         let (before, start) = (self.late().await?, Instant::now());
         let (mut groups, mut shown) = (JoinSet::<Result<_>>::new(), Vec::new());
         for (index, job) in scenario.jobs.iter().copied().enumerate() {
@@ -119,6 +120,18 @@ impl Board {
         // Closing blocks: it waits for the last message to the broker.
         tokio::task::spawn_blocking(move || pool.close()).await?;
         Ok(Played { run, is_void: late.is_void(), told: late.to_string() })
+    }
+
+    /// Runs a job, so that the client is connected: a program connects once, and on a clock that runs so many times as fast
+    /// connecting would count as often.
+    async fn connect(&self, pool: &Pool, text: &Text) -> Result<()> {
+        let request = Request::new("aes-256-ctr", GRAIN).argument("key", &KEY).argument("counter", &COUNTER);
+        let mut job = pool.open(request).await?;
+        ensure!(job.run(text.plain.clone()).await? == text.secret, "a wrong result");
+        job.close().await?;
+        let all = f64::from(self.slots);
+        wait::until("all slots free", START, async || Ok((self.bed.free_slots().await? == all).then_some(())))
+            .await
     }
 
     /// The request of a job, which is as much faster as the board is.
