@@ -20,6 +20,7 @@ pub(super) struct State {
     uploads: HashMap<u64, Vec<u8>>,
     ended: HashMap<u64, i32>,
     waiting: Vec<v1::Command>,
+    has_welcomed: bool,
     programs: HashMap<u64, HashSet<Vec<u8>>>,
 }
 
@@ -36,6 +37,7 @@ impl State {
             uploads: HashMap::new(),
             ended: HashMap::new(),
             waiting: Vec::new(),
+            has_welcomed: false,
             programs: HashMap::new(),
         }
     }
@@ -51,7 +53,8 @@ impl State {
                 },
                 () = script.changed.notified() => {}
             }
-            if script.wants_yield.swap(false, Ordering::SeqCst) {
+            // The Welcome is a session's first message, also where the slot was wanted back before.
+            if self.has_welcomed && script.wants_yield.swap(false, Ordering::SeqCst) {
                 self.send(server_message::Kind::Yield(v1::Yield {}));
             }
             self.run_what_is_ready();
@@ -80,6 +83,7 @@ impl State {
                     (welcome.side_key, welcome.ring_words) = (SIDE_KEY.to_vec().into(), 1 << 10);
                 }
                 self.send(server_message::Kind::Welcome(welcome));
+                self.has_welcomed = true;
             }
             client_message::Kind::Ack(_) => {}
             client_message::Kind::Call(call) => self.call(call),
