@@ -122,21 +122,9 @@ impl Drop for Manager {
 /// Path of the device manager's binary, on which this package doesn't depend.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(build)
-}
-
-fn build() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().unwrap().parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    // With the features of the whole workspace: what `cargo build --workspace` has built is not built once more.
-    build.args(["build", "--quiet", "--workspace", "--bin", "fpga-device-manager"]);
-    build.arg("--target-dir").arg(profile.parent().unwrap());
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "the device manager doesn't build");
-    profile.join("fpga-device-manager")
+    BINARY.get_or_init(|| {
+        fpga_test_programs::build(&["--bin", "fpga-device-manager"]).join("fpga-device-manager")
+    })
 }
 
 struct Setup {

@@ -13,16 +13,7 @@ fn built() -> PathBuf {
 
 /// Path of the device manager's binary, on which this package doesn't depend.
 fn manager() -> PathBuf {
-    let folder = built().parent().unwrap().to_owned();
-    let mut build = Command::new(env!("CARGO"));
-    // With the features of the whole workspace: what `cargo build --workspace` has built is not built once more.
-    build.args(["build", "--quiet", "--workspace", "--bin", "fpga-device-manager"]);
-    build.arg("--target-dir").arg(folder.parent().unwrap());
-    if folder.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "the device manager doesn't build");
-    folder.join("fpga-device-manager")
+    fpga_test_programs::build(&["--bin", "fpga-device-manager"]).join("fpga-device-manager")
 }
 
 fn compile(folder: &Path, name: &str) -> PathBuf {

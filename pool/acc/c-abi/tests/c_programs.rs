@@ -6,7 +6,7 @@ mod managers;
 #[path = "../../tests/common/real.rs"]
 mod real;
 
-use managers::{build, built, bytes};
+use managers::bytes;
 use real::RealBed;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ struct Installed {
 
 impl Installed {
     fn new() -> Self {
-        build(&["--lib"]);
+        let built = fpga_test_programs::build(&["--lib"]);
         let folder = tempfile::tempdir().unwrap();
         let mut make = Command::new("make");
         make.args(["-s", "-C", env!("CARGO_MANIFEST_DIR"), "install"]);
         make.arg(format!("PREFIX={}", folder.path().join("usr").display()));
-        make.arg(format!("BUILT={}", built().display()));
+        make.arg(format!("BUILT={}", built.display()));
         assert!(make.status().unwrap().success());
         Self { folder }
     }

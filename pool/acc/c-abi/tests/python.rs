@@ -6,7 +6,6 @@ mod managers;
 #[path = "../../tests/common/real.rs"]
 mod real;
 
-use managers::{build, built};
 use real::RealBed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,13 +26,13 @@ fn python() -> PathBuf {
 #[test]
 fn the_wheel_of_the_python_package_passes_its_tests() {
     let python = python();
-    build(&["--lib"]);
+    let built = fpga_test_programs::build(&["--lib"]);
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new(&python)
         .arg(package.join("build_wheel.py"))
         .arg(folder.path())
-        .env("FPGA_ACC_LIBRARY", built().join("libfpga_acc.so"))
+        .env("FPGA_ACC_LIBRARY", built.join("libfpga_acc.so"))
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");

@@ -86,29 +86,11 @@ void invert(__global const uchar *restrict input, __global uchar *restrict outpu
     if (at < input_bytes) output[at] = ~input[at];
 }";
 
-/// The folder with the programs of this build.
-pub fn built() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().to_owned()
-}
-
-/// Builds programs of the workspace (`--bin NAME`) or its libraries (`--lib`) in the profile of this test, with the features of
-/// the whole workspace: what `cargo build --workspace` has built is not built once more.
-pub fn build(targets: &[&str]) {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--workspace"]).args(targets);
-    build.arg("--target-dir").arg(built().parent().unwrap());
-    if built().ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "{targets:?} don't build");
-}
 
 fn manager_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        build(&["--bin", "fpga-device-manager"]);
-        built().join("fpga-device-manager")
+        fpga_test_programs::build(&["--bin", "fpga-device-manager"]).join("fpga-device-manager")
     })
 }
 

@@ -1,9 +1,10 @@
 //! The real broker with real device managers.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use super::managers::{DEADLINE, Manager, OWN_INTERFACE, build, built, eventually, library};
+use super::managers::{DEADLINE, Manager, OWN_INTERFACE, eventually, library};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -21,8 +22,8 @@ pub struct RealBed {
 impl RealBed {
     /// A broker with these flags, and managers that lend so many slots each.
     pub fn new(flags: &[&str], managers: &[u32]) -> Self {
-        static BUILT: OnceLock<()> = OnceLock::new();
-        BUILT.get_or_init(|| build(&["--bin", "fpga-pool"]));
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        let built = BUILT.get_or_init(|| fpga_test_programs::build(&["--bin", "fpga-pool"]));
         let (library, bitstreams) = library();
         let folder = tempfile::tempdir().unwrap();
         let entries = bitstreams.iter().map(|(name, digest)| {
@@ -30,7 +31,7 @@ impl RealBed {
         });
         let (listed, ready) = (folder.path().join("library.toml"), folder.path().join("ready"));
         std::fs::write(&listed, entries.collect::<String>() + OWN_INTERFACE).unwrap();
-        let broker = Command::new(built().join("fpga-pool"))
+        let broker = Command::new(built.join("fpga-pool"))
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
             .arg("--library")
             .arg(&listed)
