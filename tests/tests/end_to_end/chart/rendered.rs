@@ -166,6 +166,11 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
     );
     let (_, text) = render(&["--set", "customResources.keep=false"]).await;
     assert!(!text.contains("helm.sh/resource-policy: keep"));
+    let gate = "- --gate-socket=/run/fpga/gate/gate.sock";
+    let (_, text) = render(&["--set", board]).await;
+    assert!(text.contains(gate), "managers ask which bitstream a pod may have, unless told otherwise");
+    let (_, text) = render(&["--set", &with_board("nodePlugin.gate.enabled=false")]).await;
+    assert!(text.contains("fpga-device-manager-a10") && !text.contains(gate));
     let (_, text) = render(&[
         "--set",
         "networkPolicies.create=false,podAdmission.assign=false,podAdmission.validate=false,\
