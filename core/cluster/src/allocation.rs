@@ -164,12 +164,14 @@ fn resident(requirement: &Requirement, state: &NodeState, board: &DeviceState) -
 }
 
 #[cfg(test)]
+mod query_property;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use fpga_core::device::{Health, ReconfiguredPart};
     use fpga_core::fixtures::{mk_asked, mk_bitstream, mk_board, mk_plugin, mk_state};
     use fpga_core::units::Millis;
-    use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     impl Occupation for BTreeMap<&str, u32> {
@@ -298,50 +300,5 @@ mod tests {
         let state =
             NodeState { plugin: Some(mk_plugin(&[("a", 16, 16)])), ..mk_node(vec![mk_board("a", &[])]) };
         assert_eq!(first(&mk_asked(&[]), &state, &[("a", 16)].into()), "a");
-    }
-
-    proptest! {
-        #[test]
-        fn no_board_is_given_that_violates_the_query(
-            kinds in prop::collection::vec((0_usize..2, any::<bool>(), 1_u32..5, 0_u64..400), 0..8),
-            wanted in 1_u32..4, vendor in 0_usize..3, slots in 1_u32..5,
-            instances in prop::collection::vec(0_u32..20, 8),
-        ) {
-            const VENDORS: [&str; 2] = ["intel", "xilinx"];
-            const IDS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-            let boards = kinds.iter().zip(IDS).map(|((vendor, healthy, slots, usage), id)| DeviceState {
-                vendor: VENDORS[*vendor].into(),
-                health: if *healthy { Health::Healthy } else { Health::Unhealthy },
-                slots: *slots,
-                usage: Millis::from_secs(*usage),
-                ..mk_board(id, &[])
-            });
-            let state = mk_node(boards.collect());
-            let requirement = Requirement {
-                vendor: VENDORS.get(vendor).map(|vendor| (*vendor).to_owned()),
-                slots,
-                boards: wanted,
-                ..Requirement::default()
-            };
-            let occupation: BTreeMap<&str, u32> = IDS.into_iter().zip(instances).collect();
-            let fits = |board: &&DeviceState| board.health == Health::Healthy && board.slots >= slots
-                && requirement.vendor.as_deref().is_none_or(|vendor| vendor == board.vendor);
-            let fitting: Vec<&str> = state.devices.iter().filter(fits).map(|board| board.id.as_str()).collect();
-            match choose(&requirement, &state, &occupation, 16) {
-                Ok(choice) => {
-                    let chosen: Vec<&str> = choice.boards().collect();
-                    prop_assert_eq!(chosen.len(), wanted as usize);
-                    prop_assert!(chosen.iter().all(|id| fitting.contains(id)));
-                    let mut different = chosen.clone();
-                    different.sort_unstable();
-                    different.dedup();
-                    prop_assert_eq!(different.len(), chosen.len());
-                    let full_is_taken = chosen.iter().any(|id| occupation[id] >= 16);
-                    let free_is_left = fitting.iter().any(|id| !chosen.contains(id) && occupation[id] < 16);
-                    prop_assert!(!(full_is_taken && free_is_left));
-                }
-                Err(_) => prop_assert!(fitting.len() < wanted as usize),
-            }
-        }
     }
 }
