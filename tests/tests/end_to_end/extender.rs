@@ -385,6 +385,9 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     apply(bitstream("kube-fpga", "secret", "a10", "Same")).await;
     apply(bitstream("default", "mm", "s10", "Same")).await;
     apply(bitstream("other", "sobel", "u250", "All")).await;
+    let mut selected = bitstream("kube-fpga", "selected", "s10", "Selector");
+    selected["spec"]["allowedNamespaces"]["selector"] = json!({"matchLabels": {"boards": "yes"}});
+    apply(selected).await;
     // The extender looks for a resource that was not served every 30 s.
     let log = plane.run_dir().log("fpga-scheduler-extender");
     wait::until("the extender to know the Bitstreams", 3 * LONG, async || {
@@ -409,6 +412,12 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     std::fs::write(&file, open.to_string()).unwrap();
     kubectl(plane, &["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
     assert_eq!(bed.cluster.node_of("refused").await.unwrap(), "n2");
+
+    // So does a namespace that gets the label that a Bitstream wants.
+    bed.cluster.create(&sleeper("unlabelled").bitstreams("selected")).await.unwrap();
+    bed.until_pending_because("unlabelled", "bitstream is not valid on the FPGA device").await;
+    kubectl(bed.cluster.plane(), &["label", "namespace", "default", "boards=yes"]).await.unwrap();
+    assert_eq!(bed.cluster.node_of("unlabelled").await.unwrap(), "n2");
     bed.cluster.stop().await;
 }
 
