@@ -72,3 +72,20 @@ fn every_test_that_a_document_names_is_there_and_run() {
         assert!(missing.is_empty(), "{document} names tests that are not there, or not run: {missing:#?}");
     }
 }
+
+#[test]
+fn every_threat_of_the_chapter_on_isolation_names_a_test_that_is_there() {
+    let mut files = Vec::new();
+    sources(&repository(), &mut files);
+    let all: BTreeSet<String> =
+        files.iter().flat_map(|file| named_tests(&std::fs::read_to_string(file).unwrap())).collect();
+    let text = std::fs::read_to_string(repository().join("book/understand/isolation.md")).unwrap();
+    let (_, table) =
+        text.split_once("| threat | what stops it | set by | test |\n|---|---|---|---|\n").unwrap();
+    let rows: Vec<&str> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 15, "{} threats", rows.len());
+    for row in rows {
+        let test = row.trim_end_matches([' ', '|']).rsplit("| ").next().unwrap().trim_matches('`');
+        assert!(all.contains(test), "{test} is not there: {row}");
+    }
+}
