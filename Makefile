@@ -125,7 +125,7 @@ lint: ## Check the format; clippy with warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup control-plane helm registry envoy promtool musl numpy gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+test: setup control-plane helm registry envoy promtool mdbook musl numpy gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace --no-fail-fast
 	cargo test --workspace --test web -- --ignored --skip demo::
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
