@@ -7,6 +7,7 @@ mod autoscaler;
 mod figures;
 mod functions;
 mod invoker;
+mod next;
 mod picture;
 mod plan;
 mod pool;
@@ -22,6 +23,7 @@ use figures::{Figures, Settings};
 use fpga_net::signals::Signals;
 use functions::Functions;
 use invoker::Tally;
+use next::Demo;
 use plan::Plan;
 use progress::Progress;
 use stage::{Nodes, Routing, StageSpec};
@@ -39,14 +41,6 @@ const WINDOW: Duration = Duration::from_secs(300);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(10);
 /// Time that the last invocations may take after the end of the trace.
 const LAST: Duration = Duration::from_secs(30);
-
-/// What a newcomer may try next.
-const NEXT: &str = "
-What to try next
-    make demo ROUTER=0       the same requests in turn, without the router; the summary compares both runs
-    make demo POOL=1         jobs of two tenants on slots that boards lend
-    make demo NODES=real     as root: in pods of two real nodes, installed by the Helm chart
-    manifests/README.md      install it on your own cluster; there `kubectl fpga web` shows the live page";
 
 /// Runs kube-fpga's whole loop on this machine and shows it.
 #[derive(Debug, Parser)]
@@ -193,7 +187,7 @@ impl Args {
         }
         progress.say(&format!("    picture              {}", picture.display()));
         progress.say(&format!("    the demo took        {:.0} s", progress.elapsed().as_secs_f64()));
-        progress.say(NEXT);
+        progress.say(&Demo::Functions.what_next());
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -8,6 +8,7 @@ mod jobs;
 mod picture;
 mod run;
 
+use super::next::Demo;
 use super::progress::Progress;
 use crate::testbed::pool::{PoolBed, Sharing};
 use crate::testbed::web::Web;
@@ -94,5 +95,6 @@ pub(super) async fn play(seconds: u16) -> Result<ExitCode> {
     web.stop().await;
     drop(bed);
     progress.say(&format!("    the demo took {:.0} s", progress.elapsed().as_secs_f64()));
+    progress.say(&Demo::Pool.what_next());
     Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -63,21 +63,24 @@ fn processes_of(dir: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The documents and commands that the demo names at its end as what to try next.
+fn next(log: &str) -> Vec<&str> {
+    let (_, lines) = log.split_once("\nWhat to try next\n").unwrap_or_default();
+    lines.lines().filter_map(|line| line.trim().split("  ").next()).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_succeeds_and_leaves_a_picture_and_no_process() {
     let demo = Demo::start();
     let status = tokio::time::timeout(LONG, demo.process.wait()).await.unwrap();
     let log = std::fs::read_to_string(demo.process.log()).unwrap();
     assert!(status.success(), "{status}: {log}");
-    for word in [
-        "Watch it live:  http://127.0.0.1:",
-        "verified results",
-        "reconfigurations",
-        "score per node",
-        "What to try next",
-    ] {
+    for word in
+        ["Watch it live:  http://127.0.0.1:", "verified results", "reconfigurations", "score per node"]
+    {
         assert!(log.contains(word), "no {word} in {log}");
     }
+    assert_eq!(next(&log), ["book/use/c.md", "book/quick-start.md", "make demo POOL=1"], "{log}");
     let picture = std::fs::read(demo.dir.path().join("sobel.png")).unwrap();
     assert!(picture.starts_with(b"\x89PNG"));
     demo.assert_nothing_is_left().await;
@@ -109,6 +112,7 @@ async fn the_pools_demo_succeeds_and_leaves_no_process_also_when_interrupted() {
     {
         assert!(log.contains(word), "no {word} in {log}");
     }
+    assert_eq!(next(&log), ["book/use/jobs.md", "book/quick-start.md", "make demo"], "{log}");
     demo.assert_nothing_is_left().await;
 
     let demo = Demo::start_with(&["--pool"]);
