@@ -194,3 +194,6 @@ unsafe extern "C" fn clGetDeviceIDs(
     // SAFETY: the arguments are the caller's, unchanged.
     unsafe { call(platform, kind, num_entries, devices, num_devices) }
 }
+
+#[cfg(test)]
+mod tests;
