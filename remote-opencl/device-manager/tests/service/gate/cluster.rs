@@ -35,6 +35,44 @@ async fn is_allowed(manager: &Manager, container: &Container, image: &[u8]) {
     .await;
 }
 
+/// A session whose kernel runs until it is ended.
+struct Running {
+    client: Client,
+    /// The queue of a second kernel, which ends the first one.
+    queue: u64,
+    sets: u64,
+    flag: u64,
+    event: u64,
+}
+
+impl Running {
+    /// Begins to run a kernel of the image, one of [`images`], in a session of the container.
+    async fn of(manager: &Manager, container: &Container, image: &[u8]) -> Self {
+        let mut client = session(manager, container).await;
+        let context = client.context().await;
+        let queues = [client.queue(context, 0).await, client.queue(context, 0).await];
+        let (program, _) = client.program_from(context, image).await;
+        let (waits, sets) = (client.kernel(program, "wait_for").await, client.kernel(program, "set").await);
+        let flag = client.buffer(context, 4).await;
+        let launch = client.launch(queues[0], waits, vec![Value::Buffer(flag)], 1);
+        let event = launch.event;
+        client.flush(vec![launch]).await;
+        manager.counts("fpga_device_manager_slots_in_use 1").await;
+        Self { client, queue: queues[1], sets, flag, event }
+    }
+
+    /// Lets the kernel end, and returns the session.
+    async fn end(self, manager: &Manager) -> Client {
+        let Self { mut client, queue, sets, flag, event } = self;
+        let launch = client.launch(queue, sets, vec![Value::Buffer(flag)], 1);
+        let set = launch.event;
+        client.flush(vec![launch]).await;
+        assert_eq!([client.status(set).await, client.status(event).await], [0, 0]);
+        manager.counts("fpga_device_manager_slots_in_use 0").await;
+        client
+    }
+}
+
 /// Waits until the tasks of both pods count for their workloads, as the plugin names them.
 async fn workloads_are_counted(manager: &Manager) {
     for (tenant, workload) in [("shop", "deployment-of-cart"), ("mill", "deployment-of-wheel")] {
@@ -98,16 +136,7 @@ async fn a_whole_board_stays_with_the_pod_whose_kernels_run_and_goes_on_when_the
     node.api.apply(None, "mm", &images[1]);
     let manager = node.manager("30s");
     is_allowed(&manager, &WHEEL, &images[0]).await;
-    let mut wheel = session(&manager, &WHEEL).await;
-    let context = wheel.context().await;
-    let queues = [wheel.queue(context, 0).await, wheel.queue(context, 0).await];
-    let (program, _) = wheel.program_from(context, &images[0]).await;
-    let (waits, sets) = (wheel.kernel(program, "wait_for").await, wheel.kernel(program, "set").await);
-    let flag = wheel.buffer(context, 4).await;
-    let launch = wheel.launch(queues[0], waits, vec![Value::Buffer(flag)], 1);
-    let running = launch.event;
-    wheel.flush(vec![launch]).await;
-    manager.counts("fpga_device_manager_slots_in_use 1").await;
+    let running = Running::of(&manager, &WHEEL, &images[0]).await;
     let loads = node.board.controls.loads();
     for _ in 0..3 {
         let refusal = refusal(&manager, &CART.token(), &images[1]).await;
@@ -117,11 +146,37 @@ async fn a_whole_board_stays_with_the_pod_whose_kernels_run_and_goes_on_when_the
     assert_eq!(refusal(&manager, &CART.token(), &images[0]).await, "");
     assert_eq!(node.board.controls.loads(), loads, "the pod keeps its image");
 
-    let launch = wheel.launch(queues[1], sets, vec![Value::Buffer(flag)], 1);
-    let set = launch.event;
-    wheel.flush(vec![launch]).await;
-    assert_eq!([wheel.status(set).await, wheel.status(running).await], [0, 0]);
-    manager.counts("fpga_device_manager_slots_in_use 0").await;
+    let wheel = running.end(&manager).await;
+    let mut cart = Scaler::of(session(&manager, &CART).await, &images[1], 5).await;
+    let mut wheel = Scaler::of(wheel, &images[0], 3).await;
+    for _ in 0..3 {
+        assert_eq!([cart.round().await, wheel.round().await], [[0, 0]; 2]);
+    }
+    assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_registry_moves_pods_a_request_waits_no_longer_than_it_may_and_the_board_is_free_when_idle()
+{
+    let images = images(&[3, 5]).await;
+    let node = Node::start_with(&[&CART, &WHEEL], &["--moves"]).await;
+    node.api.apply(None, "sobel", &images[0]);
+    node.api.apply(None, "mm", &images[1]);
+    let manager = node.manager("2s");
+    is_allowed(&manager, &WHEEL, &images[0]).await;
+    let running = Running::of(&manager, &WHEEL, &images[0]).await;
+    let loads = node.board.controls.loads();
+    for _ in 0..2 {
+        let told = refusal(&manager, &CART.token(), &images[1]).await;
+        assert!(told.contains("mill/wheel is moved off it first"), "{told}");
+        assert!(told.contains("try again later"), "{told}");
+        // What waits in vain stands in nobody's way: the image that is on the board is free.
+        assert_eq!(refusal(&manager, &CART.token(), &images[0]).await, "");
+    }
+    assert_eq!(node.board.controls.loads(), loads, "the pod keeps its image");
+
+    let wheel = running.end(&manager).await;
+    assert_eq!(refusal(&manager, &CART.token(), &images[1]).await, "", "the board is idle");
     let mut cart = Scaler::of(session(&manager, &CART).await, &images[1], 5).await;
     let mut wheel = Scaler::of(wheel, &images[0], 3).await;
     for _ in 0..3 {
@@ -174,6 +229,31 @@ async fn a_plugin_that_is_killed_in_the_middle_of_an_answer_and_comes_back_loses
     assert_eq!(refusal, "");
     let mut cart = Scaler::of(client, &images[0], 3).await;
     assert_eq!(cart.round().await, [0, 0]);
+    assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_api_server_listed_is_allowed_while_it_is_away_and_what_it_lists_later_when_it_is_back() {
+    let images = images(&[3, 5]).await;
+    let node = Node::start(&[&CART]).await;
+    node.api.apply(None, "sobel", &images[0]);
+    let manager = node.manager("30s");
+    is_allowed(&manager, &CART, &images[0]).await;
+    let asked = node.api.times_asked();
+    node.api.answer(false);
+    // For some seconds the plugin goes by its last answer without a question, then because it gets no other one.
+    eventually("the API server is asked in vain", async || {
+        assert_eq!(refusal(&manager, &CART.token(), &images[0]).await, "");
+        node.api.times_asked() > asked
+    })
+    .await;
+    let mut cart = Scaler::of(session(&manager, &CART).await, &images[0], 3).await;
+    assert_eq!(cart.round().await, [0, 0]);
+    node.api.apply(None, "late", &images[1]);
+    let unlisted = refusal(&manager, &CART.token(), &images[1]).await;
+    assert!(unlisted.contains("no bitstream with this digest"), "{unlisted}");
+    node.api.answer(true);
+    is_allowed(&manager, &CART, &images[1]).await;
     assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
 }
 

@@ -27,6 +27,8 @@ pub struct Node {
     pub api: Api,
     pub board: Board,
     plugin: Option<Program>,
+    /// Further flags of the plugin.
+    plugin_flags: &'static [&'static str],
     _collector: Program,
 }
 
@@ -152,6 +154,11 @@ impl Api {
 impl Node {
     /// A node on which these containers have boards.
     pub async fn start(containers: &[&Container]) -> Self {
+        Self::start_with(containers, &[]).await
+    }
+
+    /// As [`Self::start`], with these flags of the plugin beside others.
+    pub async fn start_with(containers: &[&Container], plugin_flags: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let api = Api::start().await;
         let path = |name: &str| folder.path().join(name);
@@ -165,7 +172,8 @@ impl Node {
         let (socket, records) = (text(&path("collector.sock")), text(&path("checkpoint")));
         let collector = [collector.as_slice(), &[socket, "--checkpoint-dir".to_owned(), records]].concat();
         let collector = Program::start("the_collector", &collector);
-        let mut node = Self { folder, api, board: Board::new(), plugin: None, _collector: collector };
+        let board = Board::new();
+        let mut node = Self { folder, api, board, plugin: None, plugin_flags, _collector: collector };
         node.start_plugin().await;
         node
     }
@@ -193,8 +201,9 @@ impl Node {
             ("--bitstream-store-size", "1MiB".to_owned()),
             ("--library-namespace", LIBRARY.to_owned()),
         ];
-        let arguments: Vec<String> =
+        let mut arguments: Vec<String> =
             flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+        arguments.extend(self.plugin_flags.iter().map(|flag| (*flag).to_owned()));
         self.plugin = Some(Program::start("the_node_plugin", &arguments));
         let gate = self.gate();
         eventually("the plugin has its gate", async || {
