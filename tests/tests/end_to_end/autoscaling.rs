@@ -38,9 +38,15 @@ const TOKEN: &str = "a-token-of-the-workload-sobel";
 const PER_REPLICA: usize = 2;
 /// Boards, and so most replicas.
 const BOARDS: usize = 3;
-/// Longest mean time for which a request may wait for a slot, in times for which a request holds one, which are longer on a
-/// busy machine. The clients of two boards on one of them wait for 3 others, and the clients of all boards on one for 5.
-const WAIT_GOAL: f64 = 4.0;
+/// Time for which a request holds a slot of a board: long beside what a busy machine adds to it.
+const HOLD: Duration = Duration::from_millis(500);
+/// Time after which a further client comes, whatever there is of replicas: 40 requests of a board, four looks of the
+/// autoscaler.
+const STEP: Duration = Duration::from_secs(20);
+/// Longest mean time for which the requests of a step may wait for a slot, in times for which a request holds one, which are
+/// longer on a busy machine. On one board the requests of three clients wait for 2 others, and those of four for 3: the second
+/// replica must be there by then. With enough replicas they wait for 1 to 1.5.
+const WAIT_GOAL: f64 = 2.5;
 /// Fewest requests of which a mean is told.
 const LEAST_REQUESTS: f64 = 10.0;
 const IN_FLIGHT: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/fpga_function_requests_in_flight?labelSelector=function%3Dsobel";
@@ -94,10 +100,11 @@ async fn serve_external_metrics(plane: &ControlPlane, folder: &Path) {
     }
 }
 
-/// A cluster with [`BOARDS`] modelled boards, on which a request of Sobel takes 200 ms.
+/// A cluster with [`BOARDS`] modelled boards, on which a request of Sobel takes [`HOLD`].
 async fn start_cluster(folder: &Path, runtime: Runtime) -> Cluster {
     let model = folder.join("board.toml");
-    let text = "board = \"a board of the test\"\n[[kernel]]\nname = \"sobel\"\nlaunch = \"200ms\"\n";
+    let text =
+        format!("board = \"a board of the test\"\n[[kernel]]\nname = \"sobel\"\nlaunch = \"{HOLD:?}\"\n");
     std::fs::write(&model, text).unwrap();
     let bitstreams = artifacts::bitstreams(runtime).unwrap();
     // As the node plugin names it.
@@ -212,49 +219,54 @@ impl Waits {
     }
 }
 
-/// Lets the load rise by a replica's clients whenever the last ones have their replica, and checks at each look that no
-/// request waits longer than the goal meanwhile.
-async fn scales_out_before_waits_exceed_the_goal(
-    cluster: &Cluster,
-    router: &Router,
-    deployments: &Api<Deployment>,
-    load: &mut Load,
-) {
-    for replicas in 1..=BOARDS {
-        let before = Waits::read(cluster, router).await.unwrap();
-        (0..PER_REPLICA).for_each(|_| load.add());
-        let mut mean = None;
-        let what = format!("{replicas} ready replicas");
-        let scaled = wait::until(&what, LONG, async || {
-            cluster.check_running()?;
-            mean = Waits::read(cluster, router).await?.mean_since(before);
-            assert!(
-                mean.is_none_or(|mean| mean <= WAIT_GOAL),
-                "with {} clients a request waits for {mean:?} others before there are {replicas} replicas",
-                replicas * PER_REPLICA
-            );
-            let status = deployments.get("sobel").await?.status.unwrap_or_default();
-            let is_ready = usize::try_from(status.ready_replicas.unwrap_or(0))? == replicas;
-            Ok((is_ready && mean.is_some()).then_some(()))
-        });
-        if let Err(error) = scaled.await {
-            let describe = ["describe", "hpa,deployment", "-n", "default"];
-            panic!("{error:#}\n{}", kubectl(cluster.plane(), &describe).await.unwrap_or_default());
+/// Whether the load goes on rising when the requests of a step have waited for longer than [`WAIT_GOAL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BeyondGoal {
+    GoesOn,
+    Ends,
+}
+
+/// Lets the load rise by a client every [`STEP`], from those of one replica to those of all boards. Returns the mean wait of
+/// each step's requests.
+async fn rise(cluster: &Cluster, router: &Router, load: &mut Load, beyond: BeyondGoal) -> Vec<f64> {
+    (1..PER_REPLICA).for_each(|_| load.add());
+    let mut means = Vec::new();
+    let mut clock = tokio::time::interval(STEP);
+    clock.tick().await;
+    let mut before = Waits::read(cluster, router).await.unwrap();
+    for clients in PER_REPLICA..=BOARDS * PER_REPLICA {
+        load.add();
+        clock.tick().await;
+        cluster.check_running().unwrap();
+        let now = Waits::read(cluster, router).await.unwrap();
+        let mean = now.mean_since(before).expect("this machine is too slow: too few requests in a step");
+        println!("{clients} clients: a request waits for {mean:.1} others");
+        means.push(mean);
+        before = now;
+        if beyond == BeyondGoal::Ends && mean > WAIT_GOAL {
+            break;
         }
-        println!("{replicas} replicas: a request waits for {:.1} others meanwhile", mean.unwrap_or_default());
     }
+    means
 }
 
 /// Checks that Prometheus answers the queries of the examples and knows what the chart's rules record.
 async fn prometheus_tells(prometheus: &Prometheus, http: &HttpClient, rules: &Value) {
-    let keda = example("keda.yaml");
+    let triggers = example("keda.yaml")["spec"]["triggers"].take();
+    let triggers = triggers.as_array().unwrap();
     let mut queries: Vec<String> =
-        vec![keda["spec"]["triggers"][0]["metadata"]["query"].as_str().unwrap().to_owned()];
+        triggers.iter().map(|trigger| trigger["metadata"]["query"].as_str().unwrap().to_owned()).collect();
     for rule in example("prometheus-adapter.yaml")["rules"]["external"].as_array().unwrap() {
         // As the adapter fills in the template for an HPA of the namespace.
-        let query = rule["metricsQuery"].as_str().unwrap();
-        let query = query.replace("<<.Series>>", rule["seriesQuery"].as_str().unwrap());
-        queries.push(query.replace("<<.LabelMatchers>>", "namespace=\"default\",function=\"sobel\""));
+        let (series, query) = (rule["seriesQuery"].as_str().unwrap(), rule["metricsQuery"].as_str().unwrap());
+        let selected = if series.starts_with("fpga:workload_") { "workload" } else { "function" };
+        let namespaced = rule["resources"]["overrides"].as_object().unwrap().keys().next().unwrap();
+        let matchers = format!("{namespaced}=\"default\",{selected}=\"sobel\"");
+        queries.push(query.replace("<<.Series>>", series).replace("<<.LabelMatchers>>", &matchers));
+    }
+    for of_boards in ["fpga:workload_slots_held", "fpga:workload_slot_wait_seconds"] {
+        let asking = queries.iter().filter(|query| query.contains(of_boards)).count();
+        assert_eq!(asking, 2, "both examples have {of_boards}");
     }
     let recorded = rules["groups"][0]["rules"].as_array().unwrap();
     queries.extend(recorded.iter().map(|rule| rule["record"].as_str().unwrap().to_owned()));
