@@ -5,6 +5,7 @@
 //! job sizes ([`sizes`], P-5). The module does not run jobs and does not move their data.
 
 mod bundles;
+mod homebound;
 mod jobs;
 pub mod model;
 pub mod policy;

@@ -2,7 +2,11 @@
 //!
 //! A job is in one [`JobQueue`], that of its tenant and its slot classes. Its timers say when it has waited long enough
 //! to run anywhere (W), when it is old (queue 1), and when it is given up because no slot of the pool is compatible.
+//!
+//! No decision looks at each job, also where it concerns each: skips and ends of patience are found where they count, in
+//! [`super::homebound`], and of the jobs that are old a decision moves a limited number.
 
+use super::homebound::{LongEnough, Patient};
 use super::policy::{Candidates, Fit, PoolPolicy, Rank, ResourceAwareRules};
 use super::queue::{JobQueue, Reach, RemoteJobs};
 use super::{Arrival, ClassSet, Home, Job, JobId, NodeIndex, SlotClass, TenantId};
@@ -11,6 +15,8 @@ use std::time::Duration;
 
 /// Time after which a job is given up if the pool has no compatible slot.
 pub(super) const NO_SLOT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of timers of each kind that fire in a decision. The others fire in the next ones.
+const TIMERS_AT_ONCE: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct WaitingJobs {
@@ -18,8 +24,10 @@ pub(super) struct WaitingJobs {
     tenants: BTreeMap<TenantId, TenantJobs>,
     /// Number of jobs of each home, by tenant.
     homes: BTreeMap<NodeIndex, BTreeMap<TenantId, usize>>,
-    /// Jobs that wait for locality, by the time at which they stop to.
+    /// Jobs that wait for locality, by the time at which they stop to, if they are not skipped often enough before.
     patience_ends: BTreeSet<(Duration, JobId)>,
+    /// The latest time to which [`Self::advance`] was called.
+    now: Duration,
     /// Jobs that are not old as yet, by the time at which they are.
     old_from: BTreeSet<(Duration, JobId)>,
     /// Jobs without a compatible slot, by the time at which they are given up.
@@ -33,8 +41,8 @@ pub(super) struct Waiting {
     pub(super) arrival: Arrival,
     rank: Rank,
     reach: Reach,
-    /// Number of free slots that skipped the job because they were remote.
-    skipped: u32,
+    /// How the job waits for locality. The skips are those of before it entered its queue.
+    patient: Patient,
     /// When the job is given up, if the pool has no compatible slot.
     given_up_at: Option<Duration>,
 }
@@ -53,6 +61,8 @@ pub(super) struct Offer {
     pub(super) node: NodeIndex,
     pub(super) class: SlotClass,
     pub(super) remote: RemoteJobs,
+    /// When a job has waited long enough to run remotely.
+    pub(super) long_enough: LongEnough,
 }
 
 impl WaitingJobs {
@@ -93,8 +103,8 @@ impl WaitingJobs {
         now: Duration,
     ) {
         let id = waiting.job.id;
-        if let (Reach::Home, Fit::ResourceAware(rules)) = (waiting.reach, &policy.fit) {
-            self.patience_ends.insert((waiting.patience_ends(rules), id));
+        if waiting.reach == Reach::Home {
+            self.patience_ends.insert((waiting.patient.until, id));
         }
         if let Some(at) = waiting.old_from(policy) {
             self.old_from.insert((at, id));
@@ -109,15 +119,13 @@ impl WaitingJobs {
         tenant.jobs += 1;
         tenant.bytes = tenant.bytes.saturating_add(waiting.job.size.0);
         let queue = tenant.queues.entry(waiting.job.classes).or_default();
-        queue.insert(waiting.rank, waiting.job.home, waiting.reach);
+        queue.insert(waiting.rank, waiting.job.home, waiting.reach, waiting.patient);
         self.jobs.insert(id, waiting);
     }
 
     pub(super) fn remove(&mut self, id: JobId, policy: &PoolPolicy) -> Option<Waiting> {
         let waiting = self.jobs.remove(&id)?;
-        if let Fit::ResourceAware(rules) = &policy.fit {
-            self.patience_ends.remove(&(waiting.patience_ends(rules), id));
-        }
+        self.patience_ends.remove(&(waiting.patient.until, id));
         if let Some(at) = waiting.old_from(policy) {
             self.old_from.remove(&(at, id));
         }
@@ -156,7 +164,7 @@ impl WaitingJobs {
     /// The candidates of a tenant for a slot.
     pub(super) fn candidates(&self, tenant: TenantId, offer: Offer) -> Candidates {
         self.queues(tenant, offer.class)
-            .map(|queue| queue.candidates(offer.node, offer.remote))
+            .map(|queue| queue.candidates(offer.node, offer.remote, offer.long_enough))
             .fold(Candidates::default(), Candidates::or_before)
     }
 
@@ -165,41 +173,37 @@ impl WaitingJobs {
         queues.filter(move |(classes, _)| classes.contains(class)).map(|(_, queue)| queue)
     }
 
-    /// Counts a skip for each job of the tenant that waits for locality and comes before the first job that fits. A
-    /// job is counted D times at most, then it may run anywhere: so all skips together cost D per job.
-    pub(super) fn skip(&mut self, tenant: TenantId, offer: Offer, before: Option<Rank>, policy: &PoolPolicy) {
-        let Fit::ResourceAware(rules) = &policy.fit else { return };
+    /// Counts a skip for each job of the tenant that waits for locality and comes before the first job that fits. After D
+    /// skips a job may run anywhere.
+    pub(super) fn skip(&mut self, tenant: TenantId, offer: Offer, before: Option<Rank>) {
         if offer.remote == RemoteJobs::Refused {
             return;
         }
-        let queues = self.queues(tenant, offer.class);
-        let skipped: Vec<JobId> =
-            queues.flat_map(|queue| queue.homebound_before(before)).map(|rank| rank.job).collect();
-        for id in skipped {
-            let Some(waiting) = self.jobs.get_mut(&id) else { continue };
-            waiting.skipped += 1;
-            if waiting.skipped >= rules.skips {
-                self.patience_ends.remove(&(waiting.patience_ends(rules), id));
-                self.change(id, |waiting| waiting.reach = Reach::Anywhere);
-            }
+        let queues = self.tenants.get_mut(&tenant).into_iter().flat_map(|jobs| &mut jobs.queues);
+        for (_, queue) in queues.filter(|(classes, _)| classes.contains(offer.class)) {
+            queue.skip(before);
         }
     }
 
-    /// Lets the jobs go anywhere that have waited W·size, and moves the old ones to queue 1.
+    /// Moves old jobs to queue 1, and forgets the timers of jobs that have waited W·size, which decisions find.
     pub(super) fn advance(&mut self, now: Duration) {
-        while let Some(&(at, id)) = self.patience_ends.first().filter(|(at, _)| *at <= now) {
-            self.patience_ends.remove(&(at, id));
-            self.change(id, |waiting| waiting.reach = Reach::Anywhere);
+        self.now = self.now.max(now);
+        for _ in 0..TIMERS_AT_ONCE {
+            if self.patience_ends.first().is_none_or(|(at, _)| *at > now) {
+                break;
+            }
+            self.patience_ends.pop_first();
         }
-        while let Some(&(at, id)) = self.old_from.first().filter(|(at, _)| *at <= now) {
+        for _ in 0..TIMERS_AT_ONCE {
+            let Some(&(at, id)) = self.old_from.first().filter(|(at, _)| *at <= now) else { break };
             self.old_from.remove(&(at, id));
             self.change(id, |waiting| waiting.rank = waiting.rank.in_first_queue());
         }
     }
 
-    /// The next time at which a job stops to wait for locality.
+    /// The next time at which a job stops to wait for locality; the present, if there are timers that have not fired.
     pub(super) fn next_patience_end(&self) -> Option<Duration> {
-        self.patience_ends.first().map(|(at, _)| *at)
+        self.patience_ends.first().map(|(at, _)| self.now.max(*at))
     }
 
     /// The next time at which a job is given up.
@@ -234,28 +238,29 @@ impl WaitingJobs {
         let jobs: Vec<JobId> = queues.flat_map(|queue| queue.of_home(node)).map(|rank| rank.job).collect();
         let Fit::ResourceAware(rules) = &policy.fit else { return };
         for id in jobs {
+            self.change(id, |waiting| {
+                waiting.reach = reach(home(waiting.job.classes), waiting.patient, rules, now);
+            });
             let Some(waiting) = self.jobs.get(&id) else { continue };
-            let timer = (waiting.patience_ends(rules), id);
-            let reach = reach(home(waiting.job.classes), waiting.skipped, timer.0, rules, now);
-            match reach {
+            let timer = (waiting.patient.until, id);
+            match waiting.reach {
                 Reach::Home => self.patience_ends.insert(timer),
                 Reach::Anywhere => self.patience_ends.remove(&timer),
             };
-            self.change(id, |waiting| waiting.reach = reach);
         }
     }
 
     /// Changes what a job's place in its queue depends on.
     fn change(&mut self, id: JobId, change: impl FnOnce(&mut Waiting)) {
         let Some(waiting) = self.jobs.get_mut(&id) else { return };
-        let before = *waiting;
+        let tenant = self.tenants.get_mut(&waiting.job.tenant);
+        let Some(queue) = tenant.and_then(|tenant| tenant.queues.get_mut(&waiting.job.classes)) else {
+            return;
+        };
+        let skipped = queue.remove(waiting.rank, waiting.job.home, waiting.reach);
+        waiting.patient.skipped = skipped.unwrap_or(waiting.patient.skipped);
         change(waiting);
-        if let Some(tenant) = self.tenants.get_mut(&before.job.tenant)
-            && let Some(queue) = tenant.queues.get_mut(&before.job.classes)
-        {
-            queue.remove(before.rank, before.job.home, before.reach);
-            queue.insert(waiting.rank, waiting.job.home, waiting.reach);
-        }
+        queue.insert(waiting.rank, waiting.job.home, waiting.reach, waiting.patient);
     }
 }
 
@@ -268,14 +273,15 @@ pub(super) enum Served {
 
 impl Waiting {
     pub(super) fn new(job: Job, arrival: Arrival, home: Home, policy: &PoolPolicy, now: Duration) -> Self {
-        let mut rank = policy.rank(&job, arrival);
-        let mut waiting = Self { job, arrival, rank, reach: Reach::Anywhere, skipped: 0, given_up_at: None };
+        let rank = policy.rank(&job, arrival);
+        let patient = Patient { until: Duration::ZERO, skipped: 0 };
+        let mut waiting = Self { job, arrival, rank, reach: Reach::Anywhere, patient, given_up_at: None };
         if waiting.old_from(policy).is_some_and(|at| at <= now) {
-            rank = rank.in_first_queue();
+            waiting.rank = rank.in_first_queue();
         }
-        waiting.rank = rank;
         if let Fit::ResourceAware(rules) = &policy.fit {
-            waiting.reach = reach(home, 0, waiting.patience_ends(rules), rules, now);
+            waiting.patient.until = arrival.at.saturating_add(rules.patience.limit(job.size));
+            waiting.reach = reach(home, waiting.patient, rules, now);
         }
         waiting
     }
@@ -290,23 +296,13 @@ impl Waiting {
         }
     }
 
-    fn patience_ends(&self, rules: &ResourceAwareRules) -> Duration {
-        self.arrival.at.saturating_add(rules.patience.limit(self.job.size))
-    }
-
     fn old_from(&self, policy: &PoolPolicy) -> Option<Duration> {
         policy.old_age(self.job.size).map(|age| self.arrival.at.saturating_add(age))
     }
 }
 
-fn reach(
-    home: Home,
-    skipped: u32,
-    patience_ends: Duration,
-    rules: &ResourceAwareRules,
-    now: Duration,
-) -> Reach {
-    if home == Home::Bare || skipped >= rules.skips || patience_ends <= now {
+fn reach(home: Home, patient: Patient, rules: &ResourceAwareRules, now: Duration) -> Reach {
+    if home == Home::Bare || patient.skipped >= rules.skips || patient.until <= now {
         Reach::Anywhere
     } else {
         Reach::Home

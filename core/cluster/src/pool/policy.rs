@@ -219,6 +219,14 @@ impl Fit {
         }
     }
 
+    /// D: number of skips after which a job may run remotely.
+    pub(super) fn skips(&self) -> u32 {
+        match self {
+            Self::ResourceAware(rules) => rules.skips,
+            Self::Anyone(_) | Self::LocalOnly => u32::MAX,
+        }
+    }
+
     /// Whether a slot that no job fits stays idle.
     pub(super) fn keeps_idle(&self) -> bool {
         match self {

@@ -2,15 +2,16 @@
 //! each job.
 
 use super::NodeIndex;
+use super::homebound::{Homebound, LongEnough, Patient};
 use super::policy::{Candidates, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a waiting job may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Only at home as yet: the job waits for locality.
+    /// At home, and anywhere from the moment at which the job has waited long enough for locality.
     Home,
-    /// Anywhere: its home is bare, or it has waited long enough.
+    /// Anywhere: its home is bare, or it had waited long enough when that was asked last.
     Anywhere,
 }
 
@@ -25,7 +26,7 @@ pub(super) enum RemoteJobs {
 /// Every job is either in `homebound` or in `anywhere`, and in `by_home` as well.
 #[derive(Debug, Default)]
 pub(super) struct JobQueue {
-    homebound: BTreeSet<Rank>,
+    homebound: Homebound,
     anywhere: BTreeSet<Rank>,
     by_home: BTreeMap<NodeIndex, BTreeSet<Rank>>,
 }
@@ -35,41 +36,54 @@ impl JobQueue {
         self.homebound.is_empty() && self.anywhere.is_empty()
     }
 
-    pub(super) fn insert(&mut self, rank: Rank, home: NodeIndex, reach: Reach) {
-        self.by_reach(reach).insert(rank);
+    /// Adds a job, which waits for locality if its reach is its home.
+    pub(super) fn insert(&mut self, rank: Rank, home: NodeIndex, reach: Reach, job: Patient) {
+        match reach {
+            Reach::Home => self.homebound.insert(rank, job),
+            Reach::Anywhere => {
+                self.anywhere.insert(rank);
+            }
+        }
         self.by_home.entry(home).or_default().insert(rank);
     }
 
-    pub(super) fn remove(&mut self, rank: Rank, home: NodeIndex, reach: Reach) {
-        self.by_reach(reach).remove(&rank);
+    /// Removes a job. Returns how often a job that waits for locality was skipped.
+    pub(super) fn remove(&mut self, rank: Rank, home: NodeIndex, reach: Reach) -> Option<u32> {
         if let Some(local) = self.by_home.get_mut(&home) {
             local.remove(&rank);
             if local.is_empty() {
                 self.by_home.remove(&home);
             }
         }
-    }
-
-    fn by_reach(&mut self, reach: Reach) -> &mut BTreeSet<Rank> {
         match reach {
-            Reach::Home => &mut self.homebound,
-            Reach::Anywhere => &mut self.anywhere,
+            Reach::Home => self.homebound.remove(rank),
+            Reach::Anywhere => {
+                self.anywhere.remove(&rank);
+                None
+            }
         }
     }
 
     /// The candidates for a slot of `node`.
-    pub(super) fn candidates(&self, node: NodeIndex, remote: RemoteJobs) -> Candidates {
+    pub(super) fn candidates(
+        &self,
+        node: NodeIndex,
+        remote: RemoteJobs,
+        long_enough: LongEnough,
+    ) -> Candidates {
         let anywhere = self.anywhere.first().copied();
+        let patient = || self.homebound.first_after(long_enough);
+        let remote = (remote == RemoteJobs::Taken).then(|| anywhere.into_iter().chain(patient()).min());
         Candidates {
             local: self.by_home.get(&node).and_then(BTreeSet::first).copied(),
-            remote: anywhere.filter(|_| remote == RemoteJobs::Taken),
-            first: anywhere.into_iter().chain(self.homebound.first().copied()).min(),
+            remote: remote.flatten(),
+            first: anywhere.into_iter().chain(self.homebound.first()).min(),
         }
     }
 
-    /// The jobs that wait for locality and come before `before`.
-    pub(super) fn homebound_before(&self, before: Option<Rank>) -> impl Iterator<Item = Rank> {
-        self.homebound.iter().copied().take_while(move |rank| before.is_none_or(|before| *rank < before))
+    /// Counts a skip for the jobs that wait for locality and come before `before`.
+    pub(super) fn skip(&mut self, before: Option<Rank>) {
+        self.homebound.skip(before);
     }
 
     /// The jobs whose home is this node.

@@ -1,6 +1,7 @@
 //! Decisions of the pool: which job gets a slot, and which slot a job gets.
 
 use super::{Pool, PoolError, Running, served};
+use crate::pool::homebound::LongEnough;
 use crate::pool::jobs::{Offer, Waiting};
 use crate::pool::policy::{Candidates, Fit, IdleChoice, Rank};
 use crate::pool::queue::RemoteJobs;
@@ -144,7 +145,9 @@ impl Pool {
         if self.bundles.keeps(class) || !self.slots.takes_jobs(class) || !self.slots.is_idle(node, class) {
             return None;
         }
-        let offer = Offer { node, class, remote: self.slots.remote(node, self.contention()) };
+        let remote = self.slots.remote(node, self.contention());
+        let long_enough = LongEnough { skips: self.policy.fit.skips(), now };
+        let offer = Offer { node, class, remote, long_enough };
         let rank = self.choose(offer, skips)?;
         let waiting = self.take(rank.job)?;
         self.start(&waiting, node, class, now)
@@ -226,13 +229,13 @@ impl Pool {
 
     fn skip(&mut self, turn: &Turn<Candidates>, offer: Offer, skips: Skips) {
         if skips == Skips::Counted {
-            self.waiting.skip(turn.tenant, offer, turn.next.first_that_fits(), &self.policy);
+            self.waiting.skip(turn.tenant, offer, turn.next.first_that_fits());
         }
     }
 
     fn skip_all(&mut self, tenant: TenantId, offer: Offer, skips: Skips) {
         if skips == Skips::Counted {
-            self.waiting.skip(tenant, offer, None, &self.policy);
+            self.waiting.skip(tenant, offer, None);
         }
     }
 }
