@@ -1,7 +1,7 @@
 //! Explores the lease protocol as far as time and memory allow: `make pool-explore`.
 
-use clap::Parser;
-use fpga_pool_leases::exploration::world::{Clients, Setup};
+use clap::{Parser, ValueEnum};
+use fpga_pool_leases::exploration::world::{Clients, Jobs, Setup};
 use fpga_pool_leases::exploration::{Limits, explore};
 use fpga_pool_leases::rules::Rules;
 use std::ops::ControlFlow;
@@ -14,6 +14,12 @@ struct Args {
     /// Number of clients.
     #[arg(long, default_value_t = 2)]
     clients: usize,
+    /// What their jobs are.
+    #[arg(long, value_enum, default_value_t = JobsName::Groups)]
+    jobs: JobsName,
+    /// Number of slots.
+    #[arg(long, default_value_t = 1)]
+    slots: u32,
     /// Number of brokers.
     #[arg(long, default_value_t = 2)]
     brokers: usize,
@@ -37,9 +43,27 @@ struct Args {
     timed_one_in: u64,
 }
 
+/// What the clients' jobs are.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum JobsName {
+    /// Each is a group of one job, with a deadline.
+    Groups,
+    /// Each processes bytes.
+    Runs,
+    /// The same, and all of them are one bundle.
+    Bundle,
+}
+
 fn main() -> ExitCode {
-    let Args { clients, brokers, steps, faults, depth, states, seconds, timed_one_in } = Args::parse();
-    let setup = Setup { clients, brokers, steps, faults, clients_are: Clients::Waiting, rules: Rules::ALL };
+    let Args { clients, jobs, slots, brokers, steps, faults, depth, states, seconds, timed_one_in } =
+        Args::parse();
+    let jobs = match jobs {
+        JobsName::Groups => Jobs::Groups,
+        JobsName::Runs => Jobs::Runs,
+        JobsName::Bundle => Jobs::Bundle,
+    };
+    let (clients_are, rules) = (Clients::Waiting, Rules::ALL);
+    let setup = Setup { clients, jobs, slots, brokers, steps, faults, clients_are, rules };
     let begin = Instant::now();
     let limits = Limits { depth, states, timed_one_in, only: |_| true, watched: None };
     let report = explore(&setup, &limits, |progress| {

@@ -1,10 +1,10 @@
-//! Explores the state machines of one manager with one slot, of clients, and of brokers together, breadth first.
+//! Explores the state machines of one manager, of clients, and of brokers together, breadth first.
 //!
 //! The machines are the real ones. Around them is a [`world::World`]: connections that keep the order and lose what is
 //! under way when they are cut, a board that runs steps, the Kubernetes Lease, crashes and restarts.
 //!
 //! # Bounds
-//! A job is granted a slot only while at most as many connections for leases linger as there are clients. That is the only
+//! A job is granted a slot only while at most as many connections for leases linger as there are jobs. That is the only
 //! bound beside those of [`world::Setup`] and [`Limits`].
 //!
 //! # Time
@@ -17,6 +17,7 @@
 //! time to go there, which is the longest case.
 
 mod apply;
+mod bundles;
 mod ghosts;
 mod invariants;
 mod lease_ids;

@@ -2,15 +2,27 @@
 
 #![allow(clippy::panic, reason = "in a test a failure is a panic")]
 
-use fpga_pool_leases::exploration::world::{Clients, Setup};
+use fpga_pool_leases::exploration::world::{Clients, Jobs, Setup};
 use fpga_pool_leases::exploration::{Invariant, Limits, Move, Report, Side, explore};
 use fpga_pool_leases::manager::{LoadOutcome, SlotTimer, Timer};
 use fpga_pool_leases::rules::{Rule, Rules};
 use std::ops::ControlFlow;
 
-const FULL: Setup =
-    Setup { clients: 2, brokers: 2, steps: 1, faults: 3, clients_are: Clients::Waiting, rules: Rules::ALL };
+const FULL: Setup = Setup {
+    clients: 2,
+    jobs: Jobs::Groups,
+    slots: 1,
+    brokers: 2,
+    steps: 1,
+    faults: 3,
+    clients_are: Clients::Waiting,
+    rules: Rules::ALL,
+};
 const SMALL: Setup = Setup { clients: 1, brokers: 1, ..FULL };
+/// A bundle of two jobs, and as many slots.
+const BUNDLE: Setup = Setup { jobs: Jobs::Bundle, slots: 2, brokers: 1, faults: 2, ..FULL };
+/// A job of three bytes in two steps.
+const RUN: Setup = Setup { jobs: Jobs::Runs, steps: 2, faults: 2, ..SMALL };
 const LIMITS: Limits =
     Limits { depth: u32::MAX, states: 3_000_000, timed_one_in: u64::MAX, only: |_| true, watched: None };
 
@@ -50,6 +62,20 @@ fn no_invariant_breaks_near_an_uneventful_run_with_one_client_one_broker_and_two
     assert!(report.states >= 150_000 && report.timed_runs > 0);
 }
 
+#[test]
+fn no_invariant_breaks_near_an_uneventful_run_with_a_bundle_of_two_jobs_two_slots_and_two_faults() {
+    let report = run(&BUNDLE, &Limits { states: 100_000, timed_one_in: 100, ..LIMITS });
+    assert_unbroken(&report);
+    assert!(report.states >= 100_000 && report.timed_runs > 0);
+}
+
+#[test]
+fn no_invariant_breaks_near_an_uneventful_run_with_a_job_of_two_steps_of_bytes_and_two_faults() {
+    let report = run(&RUN, &Limits { states: 100_000, timed_one_in: 100, ..LIMITS });
+    assert_unbroken(&report);
+    assert!(report.states >= 100_000 && report.timed_runs > 0);
+}
+
 /// A rule that is off, and the world and moves in which its breach is near.
 struct Breach {
     off: &'static [Rule],
@@ -62,6 +88,10 @@ impl Breach {
     /// In the world of one client and one broker, without faults.
     const fn of(rule: &'static [Rule], invariant: Invariant) -> Self {
         Self { off: rule, invariant, setup: Setup { faults: 0, ..SMALL }, only: |_| true }
+    }
+
+    const fn among(self, setup: Setup) -> Self {
+        Self { setup, ..self }
     }
 
     const fn with(self, clients: usize, brokers: usize, faults: u32) -> Self {
@@ -102,7 +132,7 @@ fn is_timer(what: Move) -> bool {
 fn a_manager_that_runs_anybodys_steps_breaks_i1() {
     let only = |what| match what {
         Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Silent)),
-        other => !is_timer(other) && !matches!(other, Move::Recalls(_)),
+        other => !is_timer(other) && !matches!(other, Move::Recalls(..)),
     };
     Breach::of(&[Rule::OnlyTheHolderRuns], Invariant::OneLease).with(2, 1, 0).only(only).find();
 }
@@ -112,7 +142,7 @@ fn i1_breaks_only_if_the_broker_frees_by_time_and_the_manager_reserves_what_is_n
     let both = &[Rule::TakenUntilReported, Rule::OnlyFreeSlotsAreReserved];
     let only = |what| {
         let is_timer = matches!(what, Move::ManagerTimer(_) | Move::ClientTimer(_));
-        !is_timer && !matches!(what, Move::Recalls(_) | Move::StepEnds(..))
+        !is_timer && !matches!(what, Move::Recalls(..) | Move::StepEnds(..))
     };
     Breach::of(both, Invariant::OneLease).with(2, 1, 0).only(only).find();
     Breach::of(&[Rule::TakenUntilReported], Invariant::BrokersCountRight).find();
@@ -127,7 +157,7 @@ fn i1_breaks_only_if_the_broker_frees_by_time_and_the_manager_reserves_what_is_n
 fn a_broker_that_believes_a_former_connection_counts_wrong() {
     let only = |what| match what {
         Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Attach)),
-        other => !is_timer(other) && !matches!(other, Move::Recalls(_)),
+        other => !is_timer(other) && !matches!(other, Move::Recalls(..)),
     };
     let breach = Breach::of(&[Rule::CurrentConnectionOnly], Invariant::BrokersCountRight);
     breach.with(2, 1, 1).only(only).find();
@@ -139,6 +169,18 @@ fn an_offer_before_prepared_is_an_offer_of_nothing() {
 }
 
 #[test]
+fn an_offer_before_prepared_tears_a_bundle() {
+    let breach = Breach::of(&[Rule::OfferAfterPrepared], Invariant::BundlesAreWhole);
+    breach.among(Setup { faults: 0, ..BUNDLE }).find();
+}
+
+#[test]
+fn a_former_result_that_counts_leaves_a_want_with_bytes_that_are_done() {
+    let breach = Breach::of(&[Rule::FormerResultsAreDropped], Invariant::WantsSayTheRest);
+    breach.among(Setup { faults: 0, ..RUN }).find();
+}
+
+#[test]
 fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
     let only = |what| match what {
         Move::Arrives(..)
@@ -146,7 +188,7 @@ fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
         | Move::Grants(..)
         | Move::LeaseExpires(_)
         | Move::SwapAnswered(_)
-        | Move::LoadEnds(LoadOutcome::Loaded) => true,
+        | Move::LoadEnds(_, LoadOutcome::Loaded) => true,
         Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Attach)),
         // The manager's first connection, and its second one beside the second client's.
         Move::Cut(connection) => connection.0 == 0 || connection.0 == 2,
@@ -162,7 +204,7 @@ fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
 
 #[test]
 fn results_of_former_leases_break_i3() {
-    let only = |what| !matches!(what, Move::Recalls(_));
+    let only = |what| !matches!(what, Move::Recalls(..));
     Breach::of(&[Rule::FormerResultsAreDropped], Invariant::AtMostOnce).only(only).find();
 }
 
@@ -173,7 +215,7 @@ fn a_job_that_does_not_ask_again_never_ends() {
 
 #[test]
 fn a_want_that_comes_late_hides_its_job_from_the_broker() {
-    let only = |what| !matches!(what, Move::ManagerTimer(_) | Move::Recalls(_) | Move::StepEnds(..));
+    let only = |what| !matches!(what, Move::ManagerTimer(_) | Move::Recalls(..) | Move::StepEnds(..));
     Breach::of(&[Rule::LaterAttemptsWin], Invariant::OnceAtLast).with(1, 1, 1).only(only).find();
 }
 

@@ -1,16 +1,16 @@
 //! Lets something happen in a world: the machines take it in, and the world carries their actions out.
 
-use super::lease_ids::of_status;
 use super::link::Side;
 use super::moves::Move;
-use super::world::{ClientLink, LeaseLink, MANAGER, ManagerLink, SLOT, World};
+use super::world::{ClientLink, LeaseLink, MANAGER, ManagerLink, World};
 use crate::broker::{self, Grant, SwapOutcome};
 use crate::client;
 use crate::ids::{ConnectionId, JobUuid, LeaseId, StepNumber, Term};
 use crate::lease::Usage;
 use crate::manager::{self, Outcome};
-use crate::messages::ClientToManager;
+use crate::messages::{BrokerToClient, ClientToManager};
 use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SlotIndex;
 
 impl World {
     /// Lets a move happen. A move that is not possible changes nothing.
@@ -18,11 +18,11 @@ impl World {
         if what.is_fault() {
             self.faults_left = self.faults_left.saturating_sub(1);
         }
-        let before = self.slot().as_ref().and_then(of_status);
+        let before = self.leases_of_slots();
         self.act(what);
         self.sweep();
         self.number_reports_from_0();
-        self.note(before);
+        self.note(&before);
     }
 
     fn act(&mut self, what: Move) {
@@ -53,35 +53,43 @@ impl World {
                 let actions = job.map(client::Job::fire).unwrap_or_default();
                 self.client_actions(index, actions);
             }
-            Move::Grants(index, job) => self.grant(index, job),
-            Move::Recalls(index) => {
-                let action = self.brokers.get(index).and_then(|broker| broker.recall(MANAGER, SLOT));
+            Move::ClientAsks(index) => self.ask_by_itself(index),
+            Move::Grants(index, job, slot) => self.grant(index, job, slot),
+            Move::GrantsTogether(index) => {
+                for (job, slot) in self.together(index) {
+                    self.grant(index, job, slot);
+                }
+            }
+            Move::Recalls(index, slot) => {
+                let action = self.brokers.get(index).and_then(|broker| broker.recall(MANAGER, slot));
                 self.broker_actions(index, action.into_iter().collect());
             }
             Move::ChildrenReaped => {
                 self.board.reap = false;
-                self.board.tasks.clear();
+                self.board.regions.iter_mut().for_each(|region| region.tasks.clear());
                 self.manager(manager::Event::ChildrenReaped);
             }
-            Move::LoadEnds(outcome) => {
-                if let Some(lease) = self.board.load.take() {
-                    self.manager(manager::Event::Loaded { slot: SLOT, lease, outcome });
+            Move::LoadEnds(slot, outcome) => {
+                if let Some(lease) = self.region_mut(slot).and_then(|region| region.load.take()) {
+                    self.manager(manager::Event::Loaded { slot, lease, outcome });
                 }
             }
             Move::StepEnds(lease, step) => self.end_step(lease, step),
-            Move::KillEnds(outcome) => {
-                if let Some(lease) = self.board.kill.take() {
+            Move::KillEnds(slot, outcome) => {
+                let Some(region) = self.region_mut(slot) else { return };
+                if let Some(lease) = region.kill.take() {
                     if outcome == Outcome::Done {
-                        self.board.tasks.retain(|(of, _)| *of != lease);
+                        region.tasks.retain(|(of, _)| *of != lease);
                     }
-                    self.manager(manager::Event::Killed { slot: SLOT, lease, outcome });
+                    self.manager(manager::Event::Killed { slot, lease, outcome });
                 }
             }
-            Move::ProbeEnds => {
-                self.board.probe = false;
-                let is_clear = self.board.tasks.is_empty() && self.board.load.is_none();
+            Move::ProbeEnds(slot) => {
+                let Some(region) = self.region_mut(slot) else { return };
+                region.probe = false;
+                let is_clear = region.tasks.is_empty() && region.load.is_none();
                 let outcome = if is_clear { Outcome::Done } else { Outcome::Failed };
-                self.manager(manager::Event::Probed { slot: SLOT, outcome });
+                self.manager(manager::Event::Probed { slot, outcome });
             }
             Move::MayLead(index) | Move::LeaseExpires(index) => {
                 let term = self.kubernetes_lease.term;
@@ -94,17 +102,23 @@ impl World {
                 self.start_manager();
             }
             Move::ClientRestarts(index) => {
-                if let Some(client) = self.clients.get_mut(index) {
-                    client.life += 1;
-                    client.delivered.clear();
+                for index in self.process_of(index) {
+                    if let Some(client) = self.clients.get_mut(index) {
+                        client.life += 1;
+                        client.delivered.clear();
+                    }
+                    self.start_client(index);
                 }
-                self.start_client(index);
             }
             Move::Cut(id) => self.cut(id),
             Move::ManagerCrashes => self.crash_manager(),
             Move::BrokerCrashes(index) => self.crash_broker(index),
-            Move::ClientCrashes(index) => self.crash_client(index),
-            Move::Cancels(index) => self.client(index, client::Event::Cancel),
+            Move::ClientCrashes(index) => self.process_of(index).for_each(|index| self.crash_client(index)),
+            Move::Cancels(index) => {
+                for index in self.leave_bundle_of(index) {
+                    self.client(index, client::Event::Cancel);
+                }
+            }
         }
     }
 
@@ -135,6 +149,9 @@ impl World {
                 }
                 Side::Dialer => {
                     if let Some(message) = link.down.pop_front() {
+                        if matches!(message, BrokerToClient::Offer { .. }) {
+                            self.leave_bundle_of(client);
+                        }
                         self.client(client, client::Event::Broker(id, message));
                     }
                 }
@@ -190,8 +207,10 @@ impl World {
     fn crash_manager(&mut self) {
         self.manager = None;
         // Steps run in processes of their own; a load is the manager's.
-        (self.board.load, self.board.kill) = (None, None);
-        (self.board.probe, self.board.reap) = (false, false);
+        for region in &mut self.board.regions {
+            (region.load, region.kill, region.probe) = (None, None, false);
+        }
+        self.board.reap = false;
         self.manager_links.iter_mut().for_each(|link| link.crash(Side::Dialer));
         self.lease_links.iter_mut().for_each(|link| link.crash(Side::Listener));
         self.ghosts.max_term = Term::default();
@@ -221,17 +240,20 @@ impl World {
     }
 
     pub(super) fn end_step(&mut self, lease: LeaseId, step: StepNumber) {
-        if self.board.tasks.remove(&(lease, step)) {
+        let place = self.board.regions.iter_mut().position(|region| region.tasks.remove(&(lease, step)));
+        if let Some(slot) = self.slots().nth(place.unwrap_or(usize::MAX)) {
             let usage = Usage::default();
-            self.manager(manager::Event::StepEnded { slot: SLOT, lease, step, usage });
+            self.manager(manager::Event::StepEnded { slot, lease, step, usage });
         }
     }
 
-    fn grant(&mut self, index: usize, job: JobUuid) {
-        let grant = Grant { lease: self.unused_lease(), ..self.grant_of(job) };
-        let now = self.now;
+    fn grant(&mut self, index: usize, job: JobUuid, slot: SlotIndex) {
+        let grant = Grant { lease: self.unused_lease(), ..self.grant_of(job, slot) };
+        let (now, bundled) = (self.now, self.bundled_at(index));
         let actions = self.brokers.get_mut(index).and_then(|broker| broker.grant(&grant, now).ok());
-        self.broker_actions(index, actions.unwrap_or_default());
+        let actions = actions.unwrap_or_default();
+        self.note_offers(&bundled, &actions);
+        self.broker_actions(index, actions);
     }
 
     fn answer_swap(&mut self, index: usize) {
@@ -253,9 +275,11 @@ impl World {
     }
 
     fn broker(&mut self, index: usize, event: broker::Event) {
-        let now = self.moment();
+        let (now, bundled) = (self.moment(), self.bundled_at(index));
         let actions = self.brokers.get_mut(index).map(|broker| broker.handle(event, now));
-        self.broker_actions(index, actions.unwrap_or_default());
+        let actions = actions.unwrap_or_default();
+        self.note_offers(&bundled, &actions);
+        self.broker_actions(index, actions);
     }
 
     pub(super) fn client(&mut self, index: usize, event: client::Event) {
@@ -285,12 +309,20 @@ impl World {
                         link.close(Side::Listener);
                     }
                 }
-                manager::Action::Load { lease, .. } => self.board.load = Some(lease),
-                manager::Action::Start { lease, step, .. } => {
-                    self.board.tasks.insert((lease, step));
+                manager::Action::Load { slot, lease, .. } => {
+                    self.region_mut(slot).into_iter().for_each(|region| region.load = Some(lease));
                 }
-                manager::Action::Kill { lease, .. } => self.board.kill = Some(lease),
-                manager::Action::Probe(_) => self.board.probe = true,
+                manager::Action::Start { slot, lease, step } => {
+                    self.region_mut(slot).into_iter().for_each(|region| {
+                        region.tasks.insert((lease, step));
+                    });
+                }
+                manager::Action::Kill { slot, lease } => {
+                    self.region_mut(slot).into_iter().for_each(|region| region.kill = Some(lease));
+                }
+                manager::Action::Probe(slot) => {
+                    self.region_mut(slot).into_iter().for_each(|region| region.probe = true);
+                }
             }
         }
     }
@@ -328,6 +360,7 @@ impl World {
         for action in actions {
             match action {
                 client::Action::ToBroker(message) => {
+                    self.note_want(index, &message);
                     let job = self.clients.get(index).and_then(|client| client.job.as_ref());
                     let current = job.and_then(client::Job::broker_connection);
                     if let Some(link) = self.client_links.iter_mut().find(|link| Some(link.id) == current) {

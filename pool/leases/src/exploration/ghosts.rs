@@ -1,12 +1,14 @@
 //! What follows every move: ghosts are kept up to date, and numbers that only grow begin at 0 again.
 
-use super::lease_ids::of_status;
+use super::invariants::Invariant;
 use super::world::World;
 use crate::broker::Broker;
 use crate::client::Phase;
 use crate::ids::LeaseId;
+use crate::lease::{Wanted, Work};
 use crate::manager;
-use crate::messages::{BrokerToManager, ManagerToBroker, SlotStatus};
+use crate::messages::{BrokerToManager, ClientToBroker, ManagerToBroker, SlotStatus};
+use std::collections::BTreeSet;
 
 impl World {
     /// Numbers what is under way to brokers from 0, so that states that differ in nothing else are one.
@@ -30,23 +32,29 @@ impl World {
     }
 
     pub(super) fn note_recall(&mut self, message: &BrokerToManager) {
-        if let BrokerToManager::Recall { lease } = message
-            && let Some(SlotStatus::Held(held, _)) = self.slot()
-            && held.id == *lease
-        {
-            self.ghosts.recalled = Some(*lease);
+        if let BrokerToManager::Recall { lease } = message {
+            let mut slots = self.slots().filter_map(|slot| self.slot(slot));
+            if slots.any(|slot| matches!(slot, SlotStatus::Held(held, _) if held.id == *lease)) {
+                self.ghosts.recalled.insert(*lease);
+            }
         }
     }
 
-    /// Keeps the ghosts up to date after a move; `before` is the lease that the slot had.
-    pub(super) fn note(&mut self, before: Option<LeaseId>) {
-        let after = self.slot().as_ref().and_then(of_status);
-        if before != after {
-            self.ghosts.ended.extend(before);
+    /// A Want of a run says how many bytes are left.
+    pub(super) fn note_want(&mut self, client: usize, message: &ClientToBroker) {
+        if let ClientToBroker::Want { wanted: Wanted { work: Work::Run { bytes }, .. }, .. } = message
+            && self.rest(client).is_some_and(|rest| rest != *bytes)
+        {
+            let what = "a Want says other bytes than those whose outputs are not there";
+            self.ghosts.broken = Some((Invariant::WantsSayTheRest, what));
         }
-        if self.ghosts.recalled != after {
-            self.ghosts.recalled = None;
-        }
+    }
+
+    /// Keeps the ghosts up to date after a move; `before` are the leases that slots had.
+    pub(super) fn note(&mut self, before: &BTreeSet<LeaseId>) {
+        let after = self.leases_of_slots();
+        self.ghosts.ended.extend(before.difference(&after));
+        self.ghosts.recalled.retain(|lease| after.contains(lease));
         if let Some(manager) = &self.manager {
             self.ghosts.max_term = self.ghosts.max_term.max(manager.max_term());
         }

@@ -1,10 +1,10 @@
 //! What must be true in every state.
 
 use super::lease_ids::of_status;
-use super::world::{MANAGER, SLOT, World};
+use super::world::{MANAGER, Region, World};
 use crate::broker::{Broker, SlotRecord};
 use crate::client::{Job, Phase};
-use crate::ids::StepNumber;
+use crate::ids::{LeaseId, StepNumber};
 use crate::manager::Manager;
 use crate::messages::{BrokerToClient, SlotStatus};
 use std::fmt;
@@ -34,6 +34,10 @@ pub enum Invariant {
     OffersAreLoaded,
     /// The terms that a manager accepts do not decrease (rule 7).
     TermsGrow,
+    /// The jobs of a bundle are offered their leases at the same time (rule 4).
+    BundlesAreWhole,
+    /// A job that wants a slot for bytes says those whose outputs are not there.
+    WantsSayTheRest,
 }
 
 /// A broken invariant.
@@ -59,7 +63,8 @@ pub(super) fn check(world: &World) -> Result<(), Violation> {
         .or_else(|| arrival_stays(world))
         .or_else(|| broker_counts_right(world))
         .or_else(|| offers_are_loaded(world))
-        .or_else(|| terms_grow(world));
+        .or_else(|| terms_grow(world))
+        .or_else(|| world.ghosts.broken.map(|(invariant, what)| (invariant, what.to_owned())));
     match broken {
         Some((invariant, what)) => Err(Violation { invariant, what }),
         None => Ok(()),
@@ -71,14 +76,16 @@ type Broken = Option<(Invariant, String)>;
 /// I1 and I2. Before the manager has reaped its former children it says nothing of its slots to anybody.
 fn slot_is_its_leases(world: &World) -> Broken {
     let manager = world.manager.as_ref().filter(|manager| manager.is_serving())?;
-    let status = manager.slot(SLOT)?;
-    let tasks = &world.board.tasks;
-    let lease = of_status(&status);
+    world.regions().find_map(|(slot, region)| region_is_its_lease(&manager.slot(slot)?, region))
+}
+
+fn region_is_its_lease(status: &SlotStatus, region: &Region) -> Broken {
+    let tasks = &region.tasks;
+    let lease = of_status(status);
     match status {
         SlotStatus::Free => {
-            let is_idle = tasks.is_empty() && world.board.load.is_none();
-            (!is_idle)
-                .then(|| (Invariant::FreeIsIdle, format!("the slot is free and runs {:?}", world.board)))
+            let is_idle = tasks.is_empty() && region.load.is_none();
+            (!is_idle).then(|| (Invariant::FreeIsIdle, format!("the slot is free and runs {region:?}")))
         }
         SlotStatus::Bad => None,
         SlotStatus::Reserved(_) | SlotStatus::Held(..) | SlotStatus::Draining(_) => {
@@ -95,9 +102,8 @@ fn delivered_once(world: &World) -> Broken {
 }
 
 fn one_life(world: &World) -> Broken {
-    let lease = world.slot().as_ref().and_then(of_status)?;
-    let is_again = world.ghosts.ended.contains(&lease);
-    is_again.then(|| (Invariant::OneLife, format!("{lease:?} has ended and has the slot again")))
+    let lease = world.leases_of_slots().into_iter().find(|lease| world.ghosts.ended.contains(lease))?;
+    Some((Invariant::OneLife, format!("{lease:?} has ended and has a slot again")))
 }
 
 /// I5: once a client knows its first arrival, the client keeps it, and so does each broker that the client is
@@ -131,27 +137,23 @@ fn broker_counts_right(world: &World) -> Broken {
     if !link.up.is_empty() || broker.connection_of(MANAGER) != Some(connection) {
         return None;
     }
-    let record = broker.slots().find(|(id, slot, _)| (*id, *slot) == (MANAGER, SLOT))?.2;
-    let status = manager.slot(SLOT)?;
-    let is_wrong = *record == SlotRecord::Free && status != SlotStatus::Free;
-    is_wrong.then(|| {
-        let what = format!("broker {} counts the slot as free, which is {status:?}", link.between);
-        (Invariant::BrokersCountRight, what)
-    })
+    let free = broker.slots().filter(|(id, _, record)| *id == MANAGER && **record == SlotRecord::Free);
+    let statuses = free.filter_map(|(_, slot, _)| manager.slot(slot));
+    let wrong = statuses.into_iter().find(|status| *status != SlotStatus::Free)?;
+    let what = format!("broker {} counts a slot as free, which is {wrong:?}", link.between);
+    Some((Invariant::BrokersCountRight, what))
 }
 
 fn offers_are_loaded(world: &World) -> Broken {
-    if !world.is_loading() {
-        return None;
-    }
-    let lease = world.slot().as_ref().and_then(of_status)?;
-    let under_way =
-        world.client_links.iter().flat_map(|link| &link.down).any(
-            |message| matches!(message, BrokerToClient::Offer { lease: offered, .. } if *offered == lease),
-        );
-    let has = |job: &Job| job.lease() == Some(lease);
-    let is_offered = under_way || world.clients.iter().filter_map(|client| client.job.as_ref()).any(has);
-    is_offered.then(|| (Invariant::OffersAreLoaded, format!("{lease:?} is offered during its load")))
+    let is_offered = |lease: &LeaseId| {
+        let is_its = |message: &BrokerToClient| matches!(message, BrokerToClient::Offer { lease: of, .. } if of == lease);
+        let has = |job: &Job| job.lease() == Some(*lease);
+        world.client_links.iter().flat_map(|link| &link.down).any(is_its)
+            || world.clients.iter().filter_map(|client| client.job.as_ref()).any(has)
+    };
+    let loading = world.slots().filter(|slot| world.is_loading(*slot));
+    let lease = loading.filter_map(|slot| of_status(&world.slot(slot)?)).find(is_offered)?;
+    Some((Invariant::OffersAreLoaded, format!("{lease:?} is offered during its load")))
 }
 
 fn terms_grow(world: &World) -> Broken {

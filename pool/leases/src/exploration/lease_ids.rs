@@ -14,9 +14,10 @@ impl World {
     /// count: it matters only for an id that comes back.
     pub(super) fn leases(&self) -> BTreeSet<LeaseId> {
         let mut found = BTreeSet::new();
-        found.extend(self.slot().as_ref().and_then(of_status));
-        found.extend(self.board.tasks.iter().map(|(lease, _)| *lease));
-        found.extend(self.board.load.into_iter().chain(self.board.kill).chain(self.ghosts.recalled));
+        found.extend(self.leases_of_slots());
+        found.extend(self.tasks().map(|(lease, _)| lease));
+        found.extend(self.regions().flat_map(|(_, region)| region.load.into_iter().chain(region.kill)));
+        found.extend(&self.ghosts.recalled);
         for broker in &self.brokers {
             found.extend(broker.jobs().filter_map(|job| job.preparing));
             found.extend(broker.slots().filter_map(|(.., record)| match record {

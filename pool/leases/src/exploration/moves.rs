@@ -1,11 +1,12 @@
 //! What may happen next in a world.
 
 use super::link::Side;
-use super::world::{MANAGER, SLOT, World};
+use super::world::{MANAGER, World};
 use crate::broker;
 use crate::ids::{ConnectionId, JobUuid, LeaseId, StepNumber};
 use crate::manager::{self, LoadOutcome, Outcome};
 use crate::messages::BrokerToManager;
+use fpga_board::slots::SlotIndex;
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,20 +25,24 @@ pub enum Move {
     BrokerTimer(usize, broker::Timer),
     /// The timer of a client fires.
     ClientTimer(usize),
-    /// The policy gives a job the slot.
-    Grants(usize, JobUuid),
-    /// The policy takes the slot back.
-    Recalls(usize),
+    /// A client asks for a slot without its bundle, which was granted: its own Offer has not come.
+    ClientAsks(usize),
+    /// The policy gives a job a slot. Of a bundle's job: the grants of the others could not be carried out.
+    Grants(usize, JobUuid, SlotIndex),
+    /// The policy gives all jobs of the bundle slots.
+    GrantsTogether(usize),
+    /// The policy takes a slot back.
+    Recalls(usize, SlotIndex),
     /// The children of the manager's former life are reaped.
     ChildrenReaped,
-    /// The load ends.
-    LoadEnds(LoadOutcome),
+    /// A slot's load ends.
+    LoadEnds(SlotIndex, LoadOutcome),
     /// A step ends.
     StepEnds(LeaseId, StepNumber),
     /// The kill of a tenant's process ends.
-    KillEnds(Outcome),
+    KillEnds(SlotIndex, Outcome),
     /// The probe of a bad slot ends.
-    ProbeEnds,
+    ProbeEnds(SlotIndex),
     /// A broker finds the Kubernetes Lease without a holder.
     MayLead(usize),
     /// The API server answers a broker that wants to write a term.
@@ -73,8 +78,8 @@ impl Move {
                 | Self::ClientCrashes(_)
                 | Self::LeaseExpires(_)
                 | Self::Cancels(_)
-                | Self::LoadEnds(LoadOutcome::Failed)
-                | Self::KillEnds(Outcome::Failed)
+                | Self::LoadEnds(_, LoadOutcome::Failed | LoadOutcome::NoFile)
+                | Self::KillEnds(_, Outcome::Failed)
         )
     }
 }
@@ -85,7 +90,8 @@ impl World {
     pub fn moves(&self) -> Vec<Move> {
         let mut moves = self.prompt_moves();
         self.policy_moves(&mut moves);
-        moves.extend(self.board.tasks.iter().map(|(lease, step)| Move::StepEnds(*lease, *step)));
+        self.partial_grants(&mut moves);
+        moves.extend(self.tasks().map(|(lease, step)| Move::StepEnds(lease, step)));
         self.timer_moves(&mut moves);
         if self.faults_left > 0 {
             self.fault_moves(&mut moves);
@@ -114,14 +120,10 @@ impl World {
         if self.board.reap {
             moves.push(Move::ChildrenReaped);
         }
-        if self.board.load.is_some() {
-            moves.push(Move::LoadEnds(LoadOutcome::Loaded));
-        }
-        if self.board.kill.is_some() {
-            moves.push(Move::KillEnds(Outcome::Done));
-        }
-        if self.board.probe {
-            moves.push(Move::ProbeEnds);
+        for (slot, region) in self.regions() {
+            moves.extend(region.load.map(|_| Move::LoadEnds(slot, LoadOutcome::Loaded)));
+            moves.extend(region.kill.map(|_| Move::KillEnds(slot, Outcome::Done)));
+            moves.extend(region.probe.then_some(Move::ProbeEnds(slot)));
         }
         self.broker_moves(&mut moves);
         moves
@@ -155,28 +157,48 @@ impl World {
             }
         }
         let dead = (0..self.clients.len())
-            .filter(|client| self.clients.get(*client).is_some_and(|client| client.job.is_none()));
+            .filter(|client| self.clients.get(*client).is_some_and(|client| client.job.is_none()))
+            .filter(|client| self.process_of(*client).start == *client);
         moves.extend(dead.map(Move::ClientRestarts));
     }
 
     pub(super) fn policy_moves(&self, moves: &mut Vec<Move>) {
-        // Without a bound, connections of ever more former leases could linger beside each other, each with messages
-        // that never arrive, and there would be no end of states.
-        let may_grant = self.lease_links.len() <= self.clients.len();
         for (index, broker) in self.brokers.iter().enumerate() {
-            let jobs = broker.jobs().map(|job| job.id).filter(|_| may_grant);
-            let may = jobs.filter(|job| broker.can_grant(&self.grant_of(*job), self.now).is_ok());
-            moves.extend(may.map(|job| Move::Grants(index, job)));
+            if self.may_grant() {
+                let alone = broker.jobs().filter(|job| job.wanted.bundle.is_none()).map(|job| job.id);
+                moves.extend(alone.flat_map(|job| self.grants(index, job)));
+                moves.extend((!self.together(index).is_empty()).then_some(Move::GrantsTogether(index)));
+            }
             let is_active = matches!(broker.role(), broker::Role::Active { .. });
-            if is_active && broker.recall(MANAGER, SLOT).is_some() && !self.has_recall_under_way() {
-                moves.push(Move::Recalls(index));
+            for slot in self.slots().filter(|_| is_active) {
+                let recall = broker.recall(MANAGER, slot).filter(|recall| !self.has_recall_under_way(recall));
+                moves.extend(recall.map(|_| Move::Recalls(index, slot)));
             }
         }
     }
 
-    fn has_recall_under_way(&self) -> bool {
-        let mut messages = self.manager_links.iter().flat_map(|link| &link.down);
-        messages.any(|message| matches!(message, BrokerToManager::Recall { .. }))
+    /// Without a bound, connections of ever more former leases could linger beside each other, each with messages that
+    /// never arrive, and there would be no end of states.
+    pub(super) fn may_grant(&self) -> bool {
+        self.lease_links.len() <= self.clients.len()
+    }
+
+    /// The slots that a broker may grant to a job.
+    pub(super) fn grants(&self, index: usize, job: JobUuid) -> impl Iterator<Item = Move> {
+        let can = move |slot: &SlotIndex| {
+            let grant = self.grant_of(job, *slot);
+            self.brokers.get(index).is_some_and(|broker| broker.can_grant(&grant, self.now).is_ok())
+        };
+        self.slots().filter(can).map(move |slot| Move::Grants(index, job, slot))
+    }
+
+    /// Whether a Recall of this action's lease is under way, or as many others as there are slots.
+    fn has_recall_under_way(&self, recall: &broker::Action) -> bool {
+        let messages = self.manager_links.iter().flat_map(|link| &link.down);
+        let under_way: Vec<_> =
+            messages.filter(|message| matches!(message, BrokerToManager::Recall { .. })).collect();
+        let is_its = |message: &BrokerToManager| matches!(recall, broker::Action::ToManager(_, recall) if recall == message);
+        under_way.len() >= self.slots().count() || under_way.into_iter().any(is_its)
     }
 
     fn timer_moves(&self, moves: &mut Vec<Move>) {
@@ -189,6 +211,9 @@ impl World {
         for (index, client) in self.clients.iter().enumerate() {
             if client.job.as_ref().is_some_and(|job| job.next_deadline().is_some()) {
                 moves.push(Move::ClientTimer(index));
+            }
+            if self.may_ask(index) {
+                moves.push(Move::ClientAsks(index));
             }
         }
     }
@@ -214,23 +239,28 @@ impl World {
         }
         for (index, client) in self.clients.iter().enumerate() {
             if let Some(job) = &client.job {
-                moves.push(Move::ClientCrashes(index));
+                if self.process_of(index).start == index {
+                    moves.push(Move::ClientCrashes(index));
+                }
                 if !matches!(job.phase(), crate::client::Phase::Ended(_)) {
                     moves.push(Move::Cancels(index));
                 }
             }
         }
-        if self.board.load.is_some() {
-            moves.push(Move::LoadEnds(LoadOutcome::Failed));
-        }
-        if self.board.kill.is_some() {
-            moves.push(Move::KillEnds(Outcome::Failed));
+        for (slot, region) in self.regions() {
+            if region.load.is_some() {
+                moves.push(Move::LoadEnds(slot, LoadOutcome::Failed));
+                moves.push(Move::LoadEnds(slot, LoadOutcome::NoFile));
+            }
+            if region.kill.is_some() {
+                moves.push(Move::KillEnds(slot, Outcome::Failed));
+            }
         }
     }
 
-    /// Whether the slot's bitstream is being loaded.
-    pub(super) fn is_loading(&self) -> bool {
-        self.manager.as_ref().is_some_and(|manager| manager.is_loading(SLOT))
+    /// Whether a slot's bitstream is being loaded.
+    pub(super) fn is_loading(&self, slot: SlotIndex) -> bool {
+        self.manager.as_ref().is_some_and(|manager| manager.is_loading(slot))
     }
 }
 

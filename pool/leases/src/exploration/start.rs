@@ -33,8 +33,8 @@ impl World {
         loop {
             let mut moves = world.prompt_moves();
             world.policy_moves(&mut moves);
-            moves.retain(|what| !matches!(what, Move::Recalls(_)));
-            moves.extend(world.board.tasks.iter().map(|(lease, step)| Move::StepEnds(*lease, *step)));
+            moves.retain(|what| !matches!(what, Move::Recalls(..)));
+            moves.extend(world.tasks().map(|(lease, step)| Move::StepEnds(lease, step)));
             let Some(next) = moves.first().copied().filter(|_| !world.is_done()) else { return run };
             world.apply(next);
             run.push((next, world.clone()));

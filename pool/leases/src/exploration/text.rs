@@ -12,20 +12,23 @@ use std::collections::VecDeque;
 use std::fmt;
 
 impl fmt::Display for World {
-    /// Writes the slot, what runs in it, and what each client has.
+    /// Writes each slot, what runs in it, and what each client has.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has = |state: &str, lease: &Lease| format!("{state}({:?} of {:?})", lease.id, lease.job);
-        let slot = match self.slot() {
-            None => "down".to_owned(),
-            Some(SlotStatus::Free) => "Free".to_owned(),
-            Some(SlotStatus::Bad) => "Bad".to_owned(),
-            Some(SlotStatus::Reserved(lease)) => has("Reserved", &lease),
-            Some(SlotStatus::Held(lease, _)) => has("Held", &lease),
-            Some(SlotStatus::Draining(lease)) => has("Draining", &lease),
-        };
-        write!(f, "| A {slot}")?;
-        for (lease, step) in &self.board.tasks {
-            write!(f, " runs {lease:?}.{}", step.0)?;
+        write!(f, "| A")?;
+        for (slot, region) in self.regions() {
+            let slot = match self.slot(slot) {
+                None => "down".to_owned(),
+                Some(SlotStatus::Free) => "Free".to_owned(),
+                Some(SlotStatus::Bad) => "Bad".to_owned(),
+                Some(SlotStatus::Reserved(lease)) => has("Reserved", &lease),
+                Some(SlotStatus::Held(lease, _)) => has("Held", &lease),
+                Some(SlotStatus::Draining(lease)) => has("Draining", &lease),
+            };
+            write!(f, " {slot}")?;
+            for (lease, step) in &region.tasks {
+                write!(f, " runs {lease:?}.{}", step.0)?;
+            }
         }
         for (index, client) in self.clients.iter().enumerate() {
             let phase = match client.job.as_ref().map(|job| job.phase().clone()) {
@@ -57,8 +60,10 @@ impl World {
             Move::ManagerTimer(Timer::Orphans) => "A timer Orphans".to_owned(),
             Move::BrokerTimer(broker, timer) => format!("B{broker} timer {timer:?}"),
             Move::ClientTimer(client) => format!("C{client} timer Silent"),
-            Move::Grants(broker, job) => format!("B{broker} grants the slot to {job:?}"),
-            Move::Recalls(broker) => format!("B{broker} recalls the slot"),
+            Move::ClientAsks(client) => format!("C{client} asks without its bundle"),
+            Move::Grants(broker, job, slot) => format!("B{broker} grants slot {} to {job:?}", slot.0),
+            Move::GrantsTogether(broker) => format!("B{broker} grants slots to the bundle"),
+            Move::Recalls(broker, slot) => format!("B{broker} recalls slot {}", slot.0),
             Move::StepEnds(lease, step) => format!("step {lease:?}.{} ends", step.0),
             Move::Cut(id) => {
                 let (dialer, listener) = self.parties(id);

@@ -12,14 +12,15 @@
 use super::invariants::{Invariant, Violation, check};
 use super::lease_ids::of_status;
 use super::moves::Move;
-use super::world::{MOMENT, SLOT, STEP, World};
+use super::world::{MOMENT, STEP, World};
 use crate::client;
 use crate::ids::{LeaseId, StepNumber};
 use crate::manager::{Action, Event, Manager, Outcome, SlotTimer, Timer};
 use crate::messages::SlotStatus;
 use crate::timing;
+use fpga_board::slots::SlotIndex;
 use fpga_core::units::{Millis, MonotonicTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// I4: from the last byte of the client.
 pub const DEAD_CLIENT: Millis = Millis::from_secs(35);
@@ -54,10 +55,17 @@ impl Longest {
 /// Whether I4 and I6 hold from a state, and how long they took.
 pub(super) fn check_slot(world: &World) -> Result<Longest, Violation> {
     let mut longest = Longest::default();
-    let Some(manager) = world.manager.as_ref().filter(|manager| manager.is_serving()) else {
-        return Ok(longest);
-    };
-    let Some(status) = manager.slot(SLOT) else { return Ok(longest) };
+    if let Some(manager) = world.manager.as_ref().filter(|manager| manager.is_serving()) {
+        for slot in world.slots() {
+            longest = longest.max(check_one(world, manager, slot)?);
+        }
+    }
+    Ok(longest)
+}
+
+fn check_one(world: &World, manager: &Manager, slot: SlotIndex) -> Result<Longest, Violation> {
+    let mut longest = Longest::default();
+    let Some(status) = manager.slot(slot) else { return Ok(longest) };
     let (SlotStatus::Reserved(lease) | SlotStatus::Held(lease, _) | SlotStatus::Draining(lease)) = &status
     else {
         return Ok(longest);
@@ -67,14 +75,14 @@ pub(super) fn check_slot(world: &World) -> Result<Longest, Violation> {
             invariant: Invariant::DeadClientsLoseSlots,
             what: format!("{:?} of a dead client still has the slot after {took}", lease.id),
         };
-        longest.dead_client = leave(manager, lease.id, DEAD_CLIENT, Client::Dead).map_err(broken)?;
+        longest.dead_client = leave(manager, slot, lease.id, DEAD_CLIENT, Client::Dead).map_err(broken)?;
     }
-    if world.ghosts.recalled == Some(lease.id) {
+    if world.ghosts.recalled.contains(&lease.id) {
         let broken = |took| Violation {
             invariant: Invariant::RecallsEnd,
             what: format!("the recalled {:?} still has the slot after {took}", lease.id),
         };
-        longest.recall = leave(manager, lease.id, STEP + RECALL, Client::Deaf).map_err(broken)?;
+        longest.recall = leave(manager, slot, lease.id, STEP + RECALL, Client::Deaf).map_err(broken)?;
     }
     Ok(longest)
 }
@@ -89,23 +97,32 @@ enum Client {
 }
 
 /// How long a lease keeps its slot while its tasks never end by themselves; an error if longer than `bound`.
-fn leave(manager: &Manager, lease: LeaseId, bound: Millis, client: Client) -> Result<Millis, Millis> {
+fn leave(
+    manager: &Manager,
+    slot: SlotIndex,
+    lease: LeaseId,
+    bound: Millis,
+    client: Client,
+) -> Result<Millis, Millis> {
     let mut manager = manager.clone();
     let end = MOMENT + bound;
-    let is_deaf_clients = |timer: Timer| {
-        client == Client::Deaf && matches!(timer, Timer::Slot(_, SlotTimer::Silent | SlotTimer::Attach))
+    // What happens in other slots changes nothing in this one.
+    let counts = |timer: &Timer| match *timer {
+        Timer::Slot(of, _) if of != slot => false,
+        Timer::Slot(_, SlotTimer::Silent | SlotTimer::Attach) => client == Client::Dead,
+        Timer::Slot(..) | Timer::Orphans => true,
     };
     let mut now = MOMENT;
     let mut pending: Option<LeaseId> = None;
-    while manager.slot(SLOT).as_ref().and_then(of_status) == Some(lease) {
+    while manager.slot(slot).as_ref().and_then(of_status) == Some(lease) {
         // The kill ends just before the manager gives it up.
-        let timers = manager.timers().into_iter().filter(|(timer, _)| !is_deaf_clients(*timer));
+        let timers = manager.timers().into_iter().filter(|(timer, _)| counts(timer));
         let Some((timer, at)) = timers.filter(|(_, at)| *at <= end).min_by_key(|(_, at)| *at) else {
             return Err(bound);
         };
         now = now.max(at);
         if let Some(lease) = pending.take() {
-            manager.handle(Event::Killed { slot: SLOT, lease, outcome: Outcome::Done }, now);
+            manager.handle(Event::Killed { slot, lease, outcome: Outcome::Done }, now);
             continue;
         }
         let killed = manager.fire(timer, now).into_iter().find_map(|action| match action {
@@ -155,7 +172,7 @@ impl Run {
         moves.retain(|what| !matches!(what, Move::ClientRestarts(_)));
         if moves.is_empty() {
             self.world.policy_moves(&mut moves);
-            moves.retain(|what| matches!(what, Move::Grants(..)));
+            moves.retain(|what| matches!(what, Move::Grants(..) | Move::GrantsTogether(_)));
         }
         let Some(next) = moves.first().copied() else { return Ok(false) };
         self.world.apply(next);
@@ -167,10 +184,10 @@ impl Run {
     /// Notes when the steps that run now end.
     fn note_steps(&mut self) {
         let now = self.world.now;
-        let tasks = &self.world.board.tasks;
+        let tasks: BTreeSet<_> = self.world.tasks().collect();
         self.ends.retain(|task, _| tasks.contains(task));
         for task in tasks {
-            self.ends.entry(*task).or_insert(now + STEP);
+            self.ends.entry(task).or_insert(now + STEP);
         }
     }
 
@@ -202,6 +219,7 @@ impl Run {
             let job = self.world.clients.get_mut(index).and_then(|client| client.job.as_mut());
             let actions = job.map(|job| job.tick(now)).unwrap_or_default();
             self.world.client_actions(index, actions);
+            self.world.ask_by_itself(index);
         }
     }
 
