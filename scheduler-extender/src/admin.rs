@@ -1,27 +1,21 @@
 //! The answers for people and their tools: health, metrics, nodes, configuration and explanations.
 
+pub mod nodes;
+
 use crate::app::App;
-use crate::clock::Moment;
 use crate::explain::{Decided, Explanation, PodName};
-use crate::index::Node;
 use crate::response::json;
 use crate::verbs::Refusal;
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use fpga_core::decide::{DecisionRules, NodeScore};
 use fpga_core::matching::Rejection;
-use fpga_core::node_labels::NodeLabels;
-use fpga_core::node_state::NodeState;
 use fpga_core::requirement::Requirement;
-use fpga_core::staleness::Knowledge;
 use fpga_core::units::WallTime;
-use fpga_extender_api::{
-    self as api, BestNode, DecisionView, Filtered, KnownState, NodeView, ScoreInfluence, Scored,
-};
+use fpga_extender_api::{self as api, BestNode, DecisionView, Filtered, ScoreInfluence, Scored};
 use fpga_net::http::open_metrics;
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -57,73 +51,6 @@ pub fn probes(app: Arc<App>) -> Router {
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.metrics.count_nodes(&app.index, app.clock.read().now);
     open_metrics(&app.registry)
-}
-
-/// All nodes as a decision made now would see them, as a JSON array in pieces. The index is locked only while the
-/// nodes are listed, and one piece of the answer is in memory at a time.
-pub async fn nodes(State(app): State<Arc<App>>, request: Request) -> Response {
-    let at = app.clock.read();
-    let mut nodes: Vec<(Box<str>, Arc<Node>)> =
-        app.index.read().iter().map(|(name, node)| (name.clone(), Arc::clone(node))).collect();
-    nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let bytes = nodes.len() * NODE_BYTES + PIECE_BYTES;
-    let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else {
-        return Refusal::Busy.into_response();
-    };
-    let pieces = Pieces { nodes: nodes.into_iter(), at, next: Next::Begin };
-    charge.answer(json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces))), bytes)
-}
-
-/// Memory for each node that is still to be written, its name included.
-const NODE_BYTES: usize = 128;
-
-/// The JSON array of nodes, as an iterator of pieces.
-struct Pieces {
-    nodes: std::vec::IntoIter<(Box<str>, Arc<Node>)>,
-    at: Moment,
-    next: Next,
-}
-
-/// The start of the next piece.
-enum Next {
-    Begin,
-    Continue,
-    Nothing,
-}
-
-/// Least size of a piece but the last.
-const PIECE_BYTES: usize = 32 * 1024;
-
-impl Iterator for Pieces {
-    type Item = serde_json::Result<Vec<u8>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut piece = match self.next {
-            Next::Begin => vec![b'['],
-            Next::Continue => vec![b','],
-            Next::Nothing => return None,
-        };
-        self.next = Next::Continue;
-        for index in 0.. {
-            let Some((name, node)) = self.nodes.next() else {
-                // The last node was in this piece, or there was none at all.
-                piece.push(b']');
-                self.next = Next::Nothing;
-                break;
-            };
-            if index > 0 {
-                piece.push(b',');
-            }
-            if let Err(error) = serde_json::to_writer(&mut piece, &view(&name, &node, self.at)) {
-                self.next = Next::Nothing;
-                return Some(Err(error));
-            }
-            if piece.len() >= PIECE_BYTES && self.nodes.len() > 0 {
-                break;
-            }
-        }
-        Some(Ok(piece))
-    }
 }
 
 /// The program's version.
@@ -269,30 +196,4 @@ fn decided<'d, V, R>(
     let nodes = decided.names.iter().zip(&decided.sources).zip(&decided.verdicts);
     let nodes = nodes.map(|((node, source), verdict)| row((node, source.name(), verdict))).collect();
     api::Decided { at_ms: decided.at.0, nodes }
-}
-
-/// A node as a decision made at `at` would see it.
-fn view<'a>(name: &'a str, node: &'a Node, at: Moment) -> NodeView<&'a str, &'a NodeLabels, &'a NodeState> {
-    let known = match &node.facts.knowledge {
-        Knowledge::Known(received) => {
-            let (state, age) = (received.state(), received.age(at.now));
-            let load = received.signals().load_at(age);
-            Some(KnownState {
-                age_ms: age.0,
-                version: Some(state.version()),
-                usage_ms: load.usage.0,
-                reconfiguration_ms: load.reconfiguration.0,
-                state,
-            })
-        }
-        Knowledge::Absent | Knowledge::Unreadable => None,
-    };
-    NodeView {
-        name,
-        labels: &node.facts.labels,
-        freshness: node.facts.knowledge.freshness(at.now).name(),
-        source: node.source.name(),
-        problem: node.problem.as_ref().map(ToString::to_string),
-        known,
-    }
 }

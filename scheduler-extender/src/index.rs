@@ -3,8 +3,11 @@
 //! A node's annotation is decoded once per change, when it arrives. This module does no I/O and reads no clock: the
 //! caller passes the time.
 
+mod published;
 #[cfg(test)]
 mod tests;
+
+pub use published::{Changes, Version};
 
 use crate::clock::Moment;
 use foldhash::fast::RandomState;
@@ -20,7 +23,8 @@ use fpga_core::units::{Millis, MonotonicTime};
 use fpga_node_stream::server::annotation_age;
 use fpga_node_stream::server::receiver::{Taken, UnknownNode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use published::Published;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,9 +36,9 @@ pub type Nodes = HashMap<Box<str>, Arc<Node>, RandomState>;
 /// The nodes that the reflector knows.
 #[derive(Debug, Default)]
 pub struct NodeIndex {
-    nodes: RwLock<Nodes>,
+    published: RwLock<Published>,
     /// Held while a node changes, from reading its previous value to writing the new one, because states arrive in
-    /// two ways. Decisions hold only `nodes` and don't wait for this lock.
+    /// two ways. Decisions hold only `published` and don't wait for this lock.
     changing: Mutex<()>,
     synced: AtomicBool,
 }
@@ -52,6 +56,8 @@ pub struct Node {
     pub arena_key: ArenaKey,
     /// The last wake-up of rejected pods that a replica wrote on the node.
     pub wake_up: Option<WakeUp>,
+    /// Number of the change of the index that made this node what it is.
+    change: u64,
     uid: Option<Arc<str>>,
     annotation: Option<Arc<str>>,
     moved_off: Option<Arc<str>>,
@@ -128,8 +134,14 @@ impl Source {
 
 impl NodeIndex {
     /// The nodes now. The guard blocks changes, so hold it for one decision only.
-    pub fn read(&self) -> RwLockReadGuard<'_, Nodes> {
-        self.nodes.read()
+    pub fn read(&self) -> MappedRwLockReadGuard<'_, Nodes> {
+        RwLockReadGuard::map(self.published.read(), Published::nodes)
+    }
+
+    /// What has changed since a version, or all nodes if there is none, or if this index can't tell any more.
+    #[must_use]
+    pub fn since(&self, version: Option<Version>) -> Changes {
+        self.published.read().since(version)
     }
 
     /// Whether all nodes of the cluster have been listed once.
@@ -198,14 +210,15 @@ impl NodeIndex {
         let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).map(Arc::from);
         // The key belongs to the name of the node, whatever its UID.
         let arena_key = nodes.get(name).map(|known| known.arena_key.clone()).unwrap_or_default();
-        let name: Box<str> = name.into();
         drop(nodes);
 
         let moved_off = moved_off.map(Arc::from);
         let facts = NodeFacts { labels, knowledge, moved_off: moved };
         let uid = node.uid.map(Arc::from);
-        let node = Node { facts, source, problem, arena_key, wake_up, uid, annotation, moved_off };
-        self.write().insert(name, Arc::new(node));
+        let node = Node { facts, source, problem, arena_key, wake_up, change: 0, uid, annotation, moved_off };
+        let replaced = self.write().put(name, node);
+        // Freed after the lock is released.
+        drop(replaced);
         noted
     }
 
@@ -232,11 +245,12 @@ impl NodeIndex {
             problem: known.problem.clone(),
             arena_key: known.arena_key.clone(),
             wake_up: known.wake_up.clone(),
+            change: 0,
             uid: known.uid.clone(),
             annotation: known.annotation.clone(),
             moved_off: known.moved_off.clone(),
         };
-        let replaced = self.write().get_mut(name).map(|slot| std::mem::replace(slot, Arc::new(node)));
+        let replaced = self.write().put(name, node);
         // Freed after the lock is released.
         drop(replaced);
         Ok(Taken::Yes)
@@ -287,7 +301,7 @@ impl NodeIndex {
     /// Removes the nodes that are not in `names`, which come from a complete list. From then on the index is synced.
     pub fn listed(&self, names: &HashSet<String>) {
         let _changing = self.change();
-        self.write().retain(|name, _| names.contains(&**name));
+        self.write().retain(|name| names.contains(name));
         self.synced.store(true, Ordering::Release);
     }
 
@@ -295,8 +309,8 @@ impl NodeIndex {
         self.changing.lock()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Nodes> {
-        self.nodes.write()
+    fn write(&self) -> RwLockWriteGuard<'_, Published> {
+        self.published.write()
     }
 }
 

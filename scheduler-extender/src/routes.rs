@@ -1,6 +1,6 @@
 //! The routes of the ports, and what surrounds each decision: the body, the charge for its memory, metrics.
 
-use crate::admin;
+use crate::admin::{self, nodes};
 use crate::app::App;
 use crate::metrics::{ErrorKind, ModeLabel, Outcome, Verb};
 use crate::response::json;
@@ -50,7 +50,7 @@ pub fn router(app: Arc<App>, routes: &Routes) -> Router {
 /// The routes for people and their tools: all but the verbs. They change nothing.
 pub fn reading(app: Arc<App>) -> Router {
     let router = Router::new()
-        .route("/nodes", get(admin::nodes))
+        .route("/nodes", get(nodes::known_nodes))
         .route("/config", get(admin::config))
         .route("/version", get(admin::version))
         .route("/decisions", get(admin::decisions))

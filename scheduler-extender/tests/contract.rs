@@ -14,6 +14,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use fpga_core::decide::DecisionRules;
 use fpga_core::units::{MonotonicTime, WallTime};
+use fpga_extender_api::NodeChanges;
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::config::Config;
@@ -350,6 +351,37 @@ async fn all_nodes_are_told_in_pieces_as_one_array_in_the_order_of_their_names()
     assert_eq!((nodes.len(), &nodes[699]["name"]), (700, &json!("node-699")));
     assert!(nodes.is_sorted_by_key(|node| node["name"].as_str().unwrap().to_owned()));
     assert_eq!(state.reading_budget.taken(), 0, "what the answer held is given back");
+}
+
+#[tokio::test]
+async fn only_what_has_changed_of_the_nodes_since_a_version_is_told() {
+    let (router, state) = service(DecisionRules::default());
+    let ask = async |since: &str| {
+        let (status, text) = get(&router, &format!("/nodes?since={since}")).await;
+        assert_eq!(status, StatusCode::OK);
+        serde_json::from_str::<NodeChanges>(&text).unwrap()
+    };
+    let names =
+        |changes: &NodeChanges| changes.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+    let all: HashSet<String> = (0..700).map(|index| format!("node-{index:03}")).collect();
+    for name in &all {
+        show(&state, name, &[], Some(&node_state("intel", 1_000, "sobel")));
+    }
+    state.index.listed(&all);
+    let whole = ask("").await;
+    assert!(whole.is_whole && whole.nodes.is_sorted_by_key(|node| node.name.clone()));
+    assert_eq!(names(&whole).into_iter().collect::<HashSet<_>>(), all);
+    let nothing = ask(&whole.version).await;
+    assert!(!nothing.is_whole && nothing.nodes.is_empty() && nothing.gone.is_empty(), "{nothing:?}");
+
+    show(&state, "node-007", &[("fpga-scheduling.io/board", "a10")], None);
+    state.index.delete("node-100");
+    let changes = ask(&whole.version).await;
+    assert_eq!((names(&changes), changes.is_whole), (vec!["node-007".to_owned()], false));
+    assert_eq!(changes.gone, ["node-100"]);
+    assert_eq!(changes.nodes[0].labels.board.as_deref(), Some("a10"));
+    assert_eq!(ask("another-replicas").await.nodes.len(), 699, "who has an unknown version gets all");
+    assert_eq!(state.reading_budget.taken(), 0, "what the answers held is given back");
 }
 
 #[tokio::test]

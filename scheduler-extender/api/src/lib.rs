@@ -15,4 +15,4 @@ pub use config::{ConfigView, FileProblem, FileStatus, Policy, Rules};
 pub use decision::{BestNode, DecisionView};
 pub use explanation::{Decided, ExpectedShare, Explanation, Filtered, Measured, Score, Scored};
 pub use influence::ScoreInfluence;
-pub use node::{KnownState, NodeView};
+pub use node::{KnownState, NodeChanges, NodeView};

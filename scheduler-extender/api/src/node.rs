@@ -1,4 +1,4 @@
-//! The answer to `/nodes`.
+//! The answers to `/nodes` and `/nodes?since=VERSION`.
 
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{NodeState, StateVersion};
@@ -25,6 +25,20 @@ pub struct NodeView<T = String, L = NodeLabels, S = NodeState> {
     /// The node's state; `None` if the extender has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownState<S>>,
+}
+
+/// The answer to `/nodes?since=VERSION`: what has changed of the nodes since a version.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeChanges<T = String, N = NodeView> {
+    /// The version that these changes lead to: the VERSION of the next question. It means nothing to another replica.
+    pub version: T,
+    /// Whether `nodes` are all nodes that there are: the VERSION was empty, another replica's, or too long ago.
+    pub is_whole: bool,
+    /// Names of nodes that have gone.
+    pub gone: Vec<T>,
+    /// The nodes that are new or have changed, in the order of their names.
+    pub nodes: Vec<N>,
 }
 
 /// A node's state, and its load in the window that ends now.
