@@ -231,6 +231,7 @@ impl Dispatch {
         }
         let task = EndedTask {
             session: running.session,
+            kind: running.kind,
             bytes: running.bytes,
             waited: running.started.saturating_sub(running.submitted),
             took: now.saturating_sub(running.submitted),

@@ -118,9 +118,9 @@ pub struct Endpoint {
 pub struct Usage {
     /// Bytes that ended steps took in.
     pub bytes: u64,
-    /// Number of ended steps.
+    /// Number of ended steps that ran kernels.
     pub actions: u64,
-    /// Time for which steps occupied the slot.
+    /// Time for which these steps occupied the slot.
     pub busy: Millis,
 }
 

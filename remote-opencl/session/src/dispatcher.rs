@@ -74,10 +74,21 @@ pub enum Admission {
 pub struct TaskUse {
     /// Bytes that its commands took in from the client.
     pub bytes: u64,
-    /// Number of slots that it held.
-    pub slots: usize,
+    /// What it did.
+    pub work: TaskWork,
     /// Slot time that is charged to it.
     pub held: Duration,
+}
+
+/// What a task does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskWork {
+    /// It runs kernels in slots.
+    Kernels,
+    /// It holds slots and runs no kernel: it makes a call that loads a bitstream, or that needs one on the board.
+    Load,
+    /// It holds no slot: it moves bytes.
+    Transfers,
 }
 
 /// The dispatch of another process, which decides for this one. Its grants arrive through the router.
@@ -195,7 +206,12 @@ impl Dispatcher {
             let held = finished.usage.iter().map(|usage| usage.until.saturating_sub(usage.from)).sum();
             self.reports.task_ended(ended, held);
             if let Some(watch) = &self.watch {
-                let used = TaskUse { bytes: ended.bytes, slots: finished.usage.len(), held };
+                let work = match ended.kind {
+                    _ if finished.usage.is_empty() => TaskWork::Transfers,
+                    Some(_) => TaskWork::Kernels,
+                    None => TaskWork::Load,
+                };
+                let used = TaskUse { bytes: ended.bytes, work, held };
                 watch.ended(ended.session, task, used);
             }
         }

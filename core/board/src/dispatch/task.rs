@@ -41,7 +41,7 @@ pub struct TaskRequest {
     pub demand: Demand,
     /// The queues of the session on which the task has commands.
     pub lanes: Lanes,
-    /// The kind of work, for the policies that go by expected time; `None` if unknown.
+    /// The kind of the task's kernels, for the policies that go by expected time; `None` if the task runs no kernel.
     pub kind: Option<Kind>,
     /// Bytes that the task's commands take in from the client.
     pub bytes: u64,
@@ -81,6 +81,8 @@ pub struct EndedTask {
     pub session: SessionId,
     /// The tenant of the task.
     pub tenant: Tenant,
+    /// The kind of the task's kernels; `None` if the task ran no kernel.
+    pub kind: Option<Kind>,
     /// Time from submission to start.
     pub waited: Duration,
     /// Time from submission to end.

@@ -52,10 +52,10 @@ impl PoolMetrics {
             metrics.gone.clone(),
         );
         registry.register("bytes", "Bytes that the steps of leases took in", metrics.bytes.clone());
-        registry.register("actions", "Steps of leases that ran in a slot", metrics.actions.clone());
+        registry.register("actions", "Steps of leases that ran kernels", metrics.actions.clone());
         registry.register(
             "busy_seconds",
-            "Time for which steps of leases occupied lent slots",
+            "Time for which steps of leases that ran kernels occupied lent slots",
             metrics.busy.clone(),
         );
         metrics

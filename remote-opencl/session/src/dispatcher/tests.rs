@@ -1,6 +1,5 @@
 use super::*;
-use fpga_board::dispatch::Lanes;
-use fpga_board::dispatch::Tenant;
+use fpga_board::dispatch::{Kind, Lanes, Tenant};
 use fpga_board::slots::Demand;
 use fpga_board::slots::OtherKernels;
 use std::sync::atomic::AtomicUsize;
@@ -97,7 +96,8 @@ fn the_tasks_of_a_lent_slot_are_told_of_and_use_no_other_slot() {
     let lent = others.lent(SlotIndex(3), Reports::off(), watch.clone());
     assert_ne!(lent.new_session(), others.new_session());
     assert!(lent.has(SlotIndex(3)) && !lent.has(SlotIndex(2)) && !others.has(SlotIndex(3)));
-    let first = lent.submit(TaskRequest { bytes: 7, ..request(&lent, holder, 1) }).unwrap().unwrap();
+    let kind = Some(Kind(1));
+    let first = lent.submit(TaskRequest { bytes: 7, kind, ..request(&lent, holder, 1) }).unwrap().unwrap();
     assert_eq!((first.slots.as_slice(), first.load[0].slot), ([SlotIndex(3)].as_slice(), SlotIndex(3)));
     assert_eq!((others.running(), others.residency(Digest::from_bytes([1; 32]))), (0, Residency::Absent));
     assert_eq!(lent.submit(request(&lent, a, 2)).unwrap(), None, "the one slot is in use");
@@ -106,8 +106,24 @@ fn the_tasks_of_a_lent_slot_are_told_of_and_use_no_other_slot() {
     assert_eq!((lent.running(), lent.waiting()), (0, 0));
     let heard = watch.heard.lock();
     let heard: Vec<_> =
-        heard.iter().map(|(task, used)| (*task, used.map(|used| (used.bytes, used.slots)))).collect();
-    assert_eq!(heard, [(first.task.0, None), (first.task.0, Some((7, 1)))]);
+        heard.iter().map(|(task, used)| (*task, used.map(|used| (used.bytes, used.work)))).collect();
+    assert_eq!(heard, [(first.task.0, None), (first.task.0, Some((7, TaskWork::Kernels)))]);
+}
+
+#[test]
+fn the_tasks_of_a_lent_slot_that_run_no_kernel_are_told_apart() {
+    let others = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), Reports::off());
+    let holder = others.new_session();
+    let watch = Arc::new(Heard { admits: holder, heard: Mutex::default() });
+    let lent = others.lent(SlotIndex(1), Reports::off(), watch.clone());
+    let load = request(&lent, holder, 1);
+    let transfers = TaskRequest { demand: Demand::Nothing, ..request(&lent, holder, 1) };
+    for (request, work) in [(load, TaskWork::Load), (transfers, TaskWork::Transfers)] {
+        let granted = lent.submit(request).unwrap().unwrap();
+        lent.finished(granted.task);
+        let (task, used) = watch.heard.lock().last().copied().unwrap();
+        assert_eq!((task, used.map(|used| used.work)), (granted.task.0, Some(work)));
+    }
 }
 
 #[test]

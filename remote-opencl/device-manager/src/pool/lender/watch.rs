@@ -8,8 +8,9 @@ use fpga_pool_leases::ids::StepNumber;
 use fpga_pool_leases::lease::Usage;
 use fpga_pool_leases::manager::{Action, Event};
 use fpga_pool_leases::messages::ClientToManager;
-use fpga_session::dispatcher::{Admission, TaskUse, TaskWatch};
+use fpga_session::dispatcher::{Admission, TaskUse, TaskWatch, TaskWork};
 use std::sync::Weak;
+use std::time::Duration;
 
 /// Admits the tasks of a lent slot: those of the session that holds the slot.
 #[derive(Debug)]
@@ -52,9 +53,13 @@ impl TaskWatch for SlotWatch {
         let Some(lease) = state.clients.get(&connection_of(session)).map(|client| client.lease) else {
             return;
         };
-        // A task that held no slot has only moved bytes.
-        let actions = u64::from(used.slots > 0);
-        let busy = state.whole_millis(self.slot, used.held);
+        // The broker takes busy time over actions for the time that an action needs. Making a program on a board that the
+        // vendor loads is a step, since it needs the slot, and no action: it happens once in a lease.
+        let (actions, held) = match used.work {
+            TaskWork::Kernels => (1, used.held),
+            TaskWork::Load | TaskWork::Transfers => (0, Duration::ZERO),
+        };
+        let busy = state.whole_millis(self.slot, held);
         let usage = Usage { bytes: used.bytes, actions, busy };
         lender.metrics.step(&usage);
         let step = StepNumber(task.0);
