@@ -10,6 +10,7 @@ mod build_bitstream;
 mod config;
 mod connections;
 mod exec;
+mod former;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod grpc;

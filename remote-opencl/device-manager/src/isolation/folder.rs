@@ -1,6 +1,8 @@
-//! The folder that contains the folders of a manager's tenant processes. It is locked while the manager
-//! lives, so that the next manager can remove the folder of one that was killed.
+//! The folder that contains the folders of a manager's tenant processes, and the records of these processes. It is locked
+//! while the manager lives, so that the next manager can remove the folder of one that was killed, once its processes have
+//! ended ([`crate::former`]).
 
+use crate::former::{self, FormerProcess};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::io;
@@ -8,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "fpga-tenants-";
 const LOCK: &str = "lock";
+const RECORDS: &str = "processes";
 
 /// A locked folder; dropping the value removes it.
 #[derive(Debug)]
@@ -30,8 +33,9 @@ impl Folder {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(temporary)?;
         // The lock file gets its final name after it is locked: a folder whose lock can be taken belongs to
         // no manager.
+        std::fs::create_dir(records(folder.path()))?;
         let new = folder.path().join("new");
-        let lock = lock(File::create(&new)?)?;
+        let lock = lock(File::create(&new)?, FlockArg::LockExclusiveNonblock)?;
         std::fs::rename(new, folder.path().join(LOCK))?;
         Ok(Self { path: folder.keep(), _lock: lock })
     }
@@ -50,16 +54,43 @@ impl Drop for Folder {
     }
 }
 
-fn lock(file: File) -> io::Result<Flock<File>> {
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
+/// Where a folder has the records of the manager's tenant processes.
+pub(super) fn records(folder: &Path) -> PathBuf {
+    folder.join(RECORDS)
+}
+
+/// The tenant processes of managers that have ended which still run. Their manager may have been that of another board:
+/// its processes are to end, too.
+#[must_use]
+pub fn former_processes() -> Vec<FormerProcess> {
+    former_in(&std::env::temp_dir())
+}
+
+fn former_in(temporary: &Path) -> Vec<FormerProcess> {
+    stale(temporary).flat_map(|folder| former::running(&records(&folder))).collect()
+}
+
+fn lock(file: File, how: FlockArg) -> io::Result<Flock<File>> {
+    Flock::lock(file, how).map_err(|(_, error)| error.into())
+}
+
+/// The folders of managers that have ended.
+fn stale(temporary: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(temporary).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let is_one = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        // Several managers may look at the same time, and none takes another one's look for the manager of the folder.
+        let look = |file| lock(file, FlockArg::LockSharedNonblock);
+        (is_one && File::open(entry.path().join(LOCK)).and_then(look).is_ok()).then(|| entry.path())
+    })
 }
 
 fn remove_stale(temporary: &Path) {
-    for entry in std::fs::read_dir(temporary).into_iter().flatten().flatten() {
-        let is_one = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
-        if is_one && File::open(entry.path().join(LOCK)).and_then(lock).is_ok() {
+    for folder in stale(temporary) {
+        // Records are needed for as long as a process runs that they name.
+        if former::running(&records(&folder)).is_empty() {
             // Another manager may be removing the folder at the same time.
-            let _ = std::fs::remove_dir_all(entry.path());
+            let _ = std::fs::remove_dir_all(folder);
         }
     }
 }
@@ -67,6 +98,7 @@ fn remove_stale(temporary: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn what_a_killed_manager_left_is_removed_and_what_a_living_one_has_is_not() {
@@ -85,5 +117,27 @@ mod tests {
         let path = living.path().to_owned();
         drop(living);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_process_of_a_killed_manager_is_found_and_its_folder_stays_until_it_has_ended() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::make_in(temporary.path()).unwrap();
+        let path = folder.path().to_owned();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        former::record(&records(&path), child.id()).unwrap();
+        assert!(former_in(temporary.path()).is_empty(), "its manager lives");
+        // As if the manager was killed: its lock keeps nobody from a look, and the folder is there.
+        let Folder { _lock: lock, .. } = &folder;
+        lock.relock(FlockArg::LockSharedNonblock).unwrap();
+        let found = former_in(temporary.path());
+        assert_eq!(found.iter().map(FormerProcess::pid).collect::<Vec<_>>(), [child.id()]);
+        let next = Folder::make_in(temporary.path()).unwrap();
+        assert!(path.exists());
+        found[0].kill();
+        child.wait().unwrap();
+        assert!(former_in(temporary.path()).is_empty());
+        let after = Folder::make_in(temporary.path()).unwrap();
+        assert!(!path.exists() && next.path().exists() && after.path().exists());
     }
 }

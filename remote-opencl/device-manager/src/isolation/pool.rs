@@ -4,11 +4,13 @@
 //! as the process: the kernel kills the process with that thread (`PR_SET_PDEATHSIG`). [`TenantProcess`]
 //! handles the packets.
 
+use super::folder;
 use super::guard;
 use super::memory::{self, Running};
 use super::packets::{Common, Control, Setup, ToTenant};
 use super::process::{self, MemoryLimits};
 use super::tenant_process::{Begin, IDLE_TICK, TASK_IDS, TenantProcess};
+use crate::former;
 use crate::log::LogArgs;
 use crate::pool::LeaseProcesses;
 use fpga_board::dispatch::Tenant;
@@ -20,7 +22,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,8 +161,7 @@ impl TenantProcesses {
         let of_thread = (self.clone(), shared.clone(), process.clone());
         thread::Builder::new().name("tenant".to_owned()).spawn(move || {
             let (all, shared, process) = of_thread;
-            let Plan { runtime, log, memory, .. } = &all.plan;
-            match process::start(runtime, log, &folder, theirs, *memory) {
+            match all.start_recorded(&folder, theirs) {
                 Ok(mut child) => {
                     let tenant = process.tenant().as_str();
                     tracing::info!(tenant, pid = child.id(), "A tenant's process has started");
@@ -169,6 +171,7 @@ impl TenantProcesses {
                     process.retire();
                     end_all(&mut child);
                     let status = child.wait();
+                    former::forget(&all.records(), child.id());
                     all.leaders.lock().remove(&child.id());
                     process.say_end(&ending, status, &shared);
                     shared.config.metrics.tenant_processes.dec();
@@ -181,6 +184,26 @@ impl TenantProcesses {
             all.by_owner.lock().retain(|_, known| !Arc::ptr_eq(known, &process));
         })?;
         Ok(process)
+    }
+
+    /// Starts a process and records it, so that the next manager finds it. No task runs in a process that is not recorded:
+    /// the thread that calls this takes the process's packets only afterwards.
+    fn start_recorded(&self, folder: &Path, control: OwnedFd) -> io::Result<Child> {
+        let Plan { runtime, log, memory, .. } = &self.plan;
+        let mut child = process::start(runtime, log, folder, control, *memory)?;
+        match former::record(&self.records(), child.id()) {
+            Ok(()) => Ok(child),
+            Err(error) => {
+                end_all(&mut child);
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Where the processes are recorded.
+    fn records(&self) -> PathBuf {
+        folder::records(&self.plan.folder)
     }
 
     /// Whether the process at the other end of a connection, as the kernel identifies it, is a tenant process

@@ -12,6 +12,7 @@ mod watch;
 use super::metrics::PoolMetrics;
 use super::processes::LeaseProcesses;
 use super::slot::{LENDER, LentSlot};
+use crate::former::FormerProcess;
 use fpga_board::slots::{SessionId, SlotIndex};
 use fpga_core::units::{Millis, MonotonicTime};
 use fpga_pool_leases::ids::{ConnectionId, Incarnation, LeaseId};
@@ -68,6 +69,8 @@ struct Inner {
     sooner: Notify,
     /// Runs the actions that take time.
     runtime: Handle,
+    /// Finds the tenant processes of former managers that still run.
+    former: fn() -> Vec<FormerProcess>,
 }
 
 #[derive(Debug)]
@@ -94,7 +97,8 @@ struct Client {
 }
 
 impl Lender {
-    /// Lends slots of a board. Actions that take time run on `runtime`.
+    /// Lends slots of a board. Actions that take time run on `runtime`. `former` finds the tenant processes of former
+    /// managers that still run: they are ended before the lender registers with a broker.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -102,6 +106,7 @@ impl Lender {
         lending: &Lending,
         board: Arc<Shared>,
         processes: Option<Arc<dyn LeaseProcesses>>,
+        former: fn() -> Vec<FormerProcess>,
         runtime: Handle,
     ) -> io::Result<Self> {
         let config = manager::Config {
@@ -137,6 +142,7 @@ impl Lender {
             epoch: Instant::now(),
             sooner: Notify::new(),
             runtime,
+            former,
         });
         let lender = Self(inner);
         lender.begin(first);

@@ -1,6 +1,7 @@
 //! What all connections of a device manager share.
 
 use crate::config::Config;
+use crate::isolation::folder;
 use crate::isolation::pool::{Plan, TenantProcesses};
 use crate::link::Links;
 use crate::pool::LeaseProcesses;
@@ -44,7 +45,8 @@ impl Manager {
         let lender = lending
             .map(|lending| {
                 let processes = processes.clone().map(|all| all as Arc<dyn LeaseProcesses>);
-                Lender::new(lending, Arc::clone(&shared), processes, runtime.clone())
+                let (shared, former) = (Arc::clone(&shared), folder::former_processes);
+                Lender::new(lending, shared, processes, former, runtime.clone())
             })
             .transpose()?;
         Ok(Self { shared, config, links, lender, processes })

@@ -1,5 +1,6 @@
 //! Slots that are lent to the pool: a scripted broker asks for leases, and clients attach by them.
 
+mod former;
 mod full;
 mod reports;
 
@@ -56,6 +57,8 @@ struct Pool {
     broker: ScriptedBroker,
     stream: LendStream,
     bitstream: Vec<u8>,
+    /// The arguments of the manager.
+    arguments: Vec<String>,
     _folder: tempfile::TempDir,
 }
 
@@ -76,6 +79,16 @@ impl Pool {
 
     /// A pool with these bitstreams, of which the first one is that of [`Self::holder`].
     async fn start_of(bitstreams: &[Vec<u8>], model: &str, args: &[&str]) -> Self {
+        Self::start_by(Manager::start, bitstreams, model, args).await
+    }
+
+    /// The same, with a manager that `start` starts with the arguments.
+    async fn start_by(
+        start: impl FnOnce(&[&str]) -> Manager,
+        bitstreams: &[Vec<u8>],
+        model: &str,
+        args: &[&str],
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("library")).unwrap();
         for (number, bitstream) in bitstreams.iter().enumerate() {
@@ -93,9 +106,18 @@ impl Pool {
             all.extend([model, model_file.to_str().unwrap()]);
         }
         all.extend(args);
-        let manager = Manager::start(&all);
+        let manager = start(&all);
         let stream = broker.registered().await;
-        Self { manager, broker, stream, bitstream: bitstreams[0].clone(), _folder: folder }
+        let arguments = all.into_iter().map(str::to_owned).collect();
+        Self { manager, broker, stream, bitstream: bitstreams[0].clone(), arguments, _folder: folder }
+    }
+
+    /// Kills the manager with SIGKILL, starts another one with the same arguments, and waits until it has registered.
+    async fn restart_manager(&mut self, start: impl FnOnce(&[&str]) -> Manager) {
+        self.manager.kill();
+        let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
+        self.manager = start(&arguments);
+        self.stream = self.broker.registered().await;
     }
 
     fn digest(&self) -> Digest {
@@ -166,6 +188,15 @@ impl Worker {
         let read = self.step().await;
         pool.stream.report_of(SlotCause::Busy).await;
         read
+    }
+
+    /// Starts a kernel that does not end, of a bitstream with [`BUSY`]. With it the slot, which was idle, is busy.
+    async fn start_endless(&mut self, pool: &mut Pool) {
+        let args = vec![Value::Buffer(self.buffer), scalar(&u64::MAX.to_le_bytes())];
+        let endless = self.client.launch(self.queue, self.kernel, args, 1);
+        pool.stream.report_of(SlotCause::Idle).await;
+        self.client.flush(vec![endless]).await;
+        pool.stream.report_of(SlotCause::Busy).await;
     }
 
     async fn ends_well(&mut self, read: u64) {
@@ -483,11 +514,7 @@ async fn a_task_that_does_not_end_is_killed_with_the_process_of_its_lease() {
         Pool::start_unmodelled(&["--slots", "2", "--pool-slots", "1", "--isolate", "process"]).await;
     let client = pool.holder(7, 0).await;
     let mut worker = Worker::new(client, &pool.bitstream, "busy").await;
-    let args = vec![Value::Buffer(worker.buffer), scalar(&u64::MAX.to_le_bytes())];
-    let endless = worker.client.launch(worker.queue, worker.kernel, args, 1);
-    pool.stream.report_of(SlotCause::Idle).await;
-    worker.client.flush(vec![endless]).await;
-    pool.stream.report_of(SlotCause::Busy).await;
+    worker.start_endless(&mut pool).await;
     drop(worker);
     let since = Instant::now();
     let draining = pool.stream.report_of(SlotCause::Closed).await;

@@ -2,6 +2,7 @@
 
 use super::attachment::Standing;
 use super::{Inner, Lender, State};
+use crate::former::FormerProcess;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
 use fpga_pool_leases::ids::LeaseId;
@@ -14,6 +15,8 @@ use tokio::time::Instant;
 
 /// Interval at which the end of a process is looked for.
 const REAP_TICK: Duration = Duration::from_millis(2);
+/// Interval at which the log tells which processes of former managers do not end.
+const FORMER_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Lender {
     /// Carries the first actions out.
@@ -35,8 +38,9 @@ impl Inner {
 
     fn act(self: &Arc<Self>, state: &mut State, action: Action) {
         match action {
-            // The kernel ends the tenant processes of a manager together with the manager.
-            Action::ReapChildren => self.handle(state, Event::ChildrenReaped),
+            Action::ReapChildren => {
+                self.runtime.spawn(Arc::clone(self).reap());
+            }
             Action::ToBroker(message) => {
                 if let Some(broker) = &state.broker
                     && broker.say(message).is_err()
@@ -71,6 +75,29 @@ impl Inner {
                 self.runtime.spawn(Arc::clone(self).probe(slot));
             }
         }
+    }
+
+    /// Ends the tenant processes of former managers, and waits for their end. As long as one runs, nothing is lent: it may
+    /// run a task on the board.
+    async fn reap(self: Arc<Self>) {
+        let mut tells_at = Instant::now() + FORMER_INTERVAL;
+        loop {
+            let left = (self.former)();
+            if left.is_empty() {
+                break;
+            }
+            left.iter().for_each(FormerProcess::kill);
+            if Instant::now() >= tells_at {
+                tells_at += FORMER_INTERVAL;
+                let pids: Vec<u32> = left.iter().map(FormerProcess::pid).collect();
+                tracing::error!(
+                    ?pids,
+                    "Tenant processes of a former manager do not end, though they were killed: no slot is lent before"
+                );
+            }
+            tokio::time::sleep(REAP_TICK).await;
+        }
+        self.handle(&mut self.state.lock(), Event::ChildrenReaped);
     }
 
     async fn load(self: Arc<Self>, slot: SlotIndex, lease: LeaseId, digest: Digest) {

@@ -133,6 +133,13 @@ impl Manager {
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     }
 
+    /// Ends the process with SIGKILL.
+    pub fn kill(&mut self) {
+        // The process may have ended before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Waits for the end of the process, while the clients of the test continue.
     pub async fn has_ended(&mut self) -> std::process::ExitStatus {
         let since = Instant::now();
@@ -178,8 +185,6 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // The process may have ended before.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
