@@ -2,6 +2,7 @@
 
 mod former;
 mod full;
+mod keepalive;
 mod reports;
 
 use crate::harness::{Client, LendStream, Manager, ScriptedBroker, binaries_result, digest_of};
@@ -154,6 +155,7 @@ async fn bitstream(source: &str) -> Vec<u8> {
 /// A client with a kernel of a bitstream, and a buffer of ten numbers.
 struct Worker {
     client: Client,
+    context: u64,
     queue: u64,
     kernel: u64,
     buffer: u64,
@@ -166,7 +168,7 @@ impl Worker {
         let kernel = client.kernel(program, kernel).await;
         let queue = client.queue(context, 0).await;
         let buffer = client.buffer(context, 40).await;
-        Self { client, queue, kernel, buffer }
+        Self { client, context, queue, kernel, buffer }
     }
 
     /// A step: ten numbers in, the kernel, ten numbers out. Returns the event of the read.
