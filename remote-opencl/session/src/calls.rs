@@ -7,7 +7,7 @@ mod images;
 mod memory;
 mod opencl2;
 
-pub use binaries::{Decided, ProgramLoad, Waiting};
+pub use binaries::{Decided, LoadedProgram, ProgramLoad, Waiting};
 pub use builds::Build;
 
 use crate::config::Config;

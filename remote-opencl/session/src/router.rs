@@ -1,6 +1,6 @@
 //! Delivery of grants and of the ends of commands to sessions, from any thread.
 
-use crate::calls::Waiting;
+use crate::calls::{LoadedProgram, Waiting};
 use crate::dependencies::EventId;
 use crate::dispatcher::Dispatcher;
 use crate::doze::Doze;
@@ -34,6 +34,8 @@ pub enum Input {
     /// A build has ended, with this reply. The included files come with it, since the thread that built may not
     /// remove them.
     Built(Box<v1::Reply>, Option<Arc<Laid>>),
+    /// A program was made of its binaries.
+    Loaded(Box<LoadedProgram>),
     /// The decision whether a program may be made of its bitstreams.
     Decided(Box<Waiting>, Result<(), ReconfigurationRefusal>),
     /// The client is to give the slot of the session's lease up: no later task starts.

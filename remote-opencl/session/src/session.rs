@@ -38,7 +38,7 @@ use crate::traced::Traced;
 use crate::transfers::Transfers;
 use bytes::Bytes;
 use ends::Ends;
-use fpga_board::dispatch::{TaskId, Tenant};
+use fpga_board::dispatch::{Grant, TaskId, Tenant};
 use fpga_board::slots::SessionId;
 use fpga_core::bitstream::Digest;
 use fpga_protocol::segments::RING_WORDS;
@@ -111,9 +111,11 @@ pub struct Session {
     /// Memory of the tables of events, beyond the first block.
     event_tables: Vec<Lasting>,
     building: Building,
+    /// The load of the board that runs on its own thread.
+    board_load: Option<BoardLoad>,
     includes: SessionIncludes,
     /// The call that a task without commands makes once it has its slot, and the task that holds its slot until a
-    /// build has ended.
+    /// build or a load has ended.
     on_board: Option<(TaskId, OnBoard)>,
     holds_for_build: Option<TaskId>,
     /// A violation of the protocol by a call that had to wait.
@@ -142,7 +144,16 @@ struct Loading {
     until: Instant,
 }
 
-/// Whether a build or a question to the gate runs on its own thread. Later messages wait for it.
+/// A load of the board by the making of a program. Tasks that are granted meanwhile wait for it.
+#[derive(Debug)]
+struct BoardLoad {
+    /// The grant of the task that makes the program.
+    grant: Grant,
+    /// The reconfiguration that it is; `None` if its image was on the board.
+    loading: Option<Loading>,
+}
+
+/// Whether a build, a load of the board, or a question to the gate runs on its own thread. Later messages wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Building {
     Yes,
@@ -262,6 +273,7 @@ impl Session {
             messages: 0,
             event_tables: Vec::new(),
             building: Building::No,
+            board_load: None,
             includes: shared.config.includes.of_session(),
             on_board: None,
             holds_for_build: None,

@@ -35,11 +35,49 @@ pub struct ProgramLoad {
     binaries: Vec<Digested>,
 }
 
+/// A program that the vendor has made or refused.
+#[derive(Debug)]
+pub struct LoadedProgram {
+    load: ProgramLoad,
+    status: ClResult<()>,
+    binary_status: Vec<i32>,
+}
+
 impl ProgramLoad {
+    /// Id of the call.
+    #[must_use]
+    pub fn call(&self) -> u64 {
+        self.call
+    }
+
     /// Digests of the program's binaries.
     #[must_use]
     pub fn images(&self) -> &[Digest] {
         self.program.digests()
+    }
+
+    /// Makes the vendor's program, on the calling thread. It loads the board, which may take seconds.
+    #[must_use]
+    pub fn run(self) -> LoadedProgram {
+        let bytes: Vec<Bytes> = self.binaries.iter().map(|binary| binary.bytes().clone()).collect();
+        let (status, binary_status) = self.program.load(&bytes);
+        LoadedProgram { load: self, status, binary_status }
+    }
+}
+
+impl LoadedProgram {
+    /// Digests of the program's binaries.
+    #[must_use]
+    pub fn images(&self) -> &[Digest] {
+        self.load.images()
+    }
+
+    /// The outcome of the load.
+    ///
+    /// # Errors
+    /// The vendor's error.
+    pub fn outcome(&self) -> ClResult<()> {
+        self.status
     }
 }
 
@@ -116,11 +154,10 @@ impl Calls<'_> {
         }
     }
 
-    /// Makes the vendor's program, which loads the board. The second value is the outcome of the load.
-    pub fn load(&mut self, load: ProgramLoad) -> (v1::Reply, ClResult<()>) {
-        let ProgramLoad { call, id, program, binaries } = load;
-        let bytes: Vec<Bytes> = binaries.iter().map(|binary| binary.bytes().clone()).collect();
-        let (status, binary_status) = program.load(&bytes);
+    /// Takes a program that was made, and returns the reply to its call.
+    pub fn loaded(&mut self, loaded: LoadedProgram) -> v1::Reply {
+        let LoadedProgram { load: ProgramLoad { call, id, program, binaries }, status, binary_status } =
+            loaded;
         // Kept for the next time that the board is loaded with them. A board that is reconfigured as a whole
         // keeps bytes of its own.
         program.keep(if self.config.board.is_whole() || status.is_err() { Vec::new() } else { binaries });
@@ -134,7 +171,7 @@ impl Calls<'_> {
             self.objects.settle(id, settled);
         }
         let result = v1::BinariesResult { binary_status, binary_types, ..Default::default() };
-        (reply(call, status, Some(Answer::Binaries(result))), status)
+        reply(call, status, Some(Answer::Binaries(result)))
     }
 
     pub(super) fn provide_binary(

@@ -88,13 +88,20 @@ impl Session {
                 self.give_back(grants);
             }
             Input::FdChannel(_) | Input::Switched(_) | Input::Yield | Input::Revoked(_) => {}
-            Input::Built(..) | Input::Decided(..) => {
-                self.building = Building::No;
-                if let Some(task) = self.holds_for_build.take() {
-                    let grants = self.shared.config.dispatcher.finished(task);
-                    self.give_back(grants);
-                }
+            Input::Built(..) | Input::Decided(..) => self.build_ended(),
+            Input::Loaded(loaded) => {
+                self.load_ended(&loaded);
+                self.build_ended();
             }
+        }
+    }
+
+    /// Ends what ran on its own thread, and the task that has held its slot for it.
+    fn build_ended(&mut self) {
+        self.building = Building::No;
+        if let Some(task) = self.holds_for_build.take() {
+            let grants = self.shared.config.dispatcher.finished(task);
+            self.give_back(grants);
         }
     }
 

@@ -4,20 +4,21 @@
 //! a whole has one image, the vendor has no programs of other images. So such a call becomes a task without
 //! commands, and no call loads the board while another session's task runs on it.
 
-use super::{Building, Session, Submitted};
-use crate::calls::ProgramLoad;
+use super::{BoardLoad, Building, Session, Submitted};
+use crate::calls::{LoadedProgram, ProgramLoad, reply};
 use crate::clock;
 use crate::commands::Operation;
 use crate::config::Loads;
 use crate::governor::Hold;
 use crate::programs::Program;
 use crate::quiesce::InUse;
+use crate::router::Input;
 use fpga_board::dispatch::{Lanes, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels};
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
-use fpga_vendor::ClResult;
+use fpga_vendor::{ClError, ClResult};
 use std::sync::Arc;
 
 /// The work that starts once its image is on the board.
@@ -33,7 +34,7 @@ impl Session {
     /// Makes a program from its binaries. If that loads the board, it becomes a task.
     pub(super) fn load(&mut self, load: Box<ProgramLoad>, used: &InUse) {
         if self.shared.config.loads == Loads::Simulated {
-            let (reply, _) = self.calls().load(*load);
+            let reply = self.calls().loaded(load.run());
             return self.answer(reply);
         }
         let images = load.images().to_vec();
@@ -92,7 +93,9 @@ impl Session {
                 // The reply to the client contains the error.
                 match what {
                     OnBoard::Load(load) => {
-                        let (reply, _) = self.load_now(*load);
+                        let loaded = load.run();
+                        self.load_ended(&loaded);
+                        let reply = self.calls().loaded(loaded);
                         self.answer(reply);
                     }
                     OnBoard::Call(call, hold) => self.call_on_board(*call, hold, used),
@@ -103,37 +106,73 @@ impl Session {
 
     /// Does the work of the first task, which has its slot. The image is on the board, or this work loads it.
     pub(super) fn on_board(&mut self, what: OnBoard, used: &InUse) {
-        self.building = Building::No;
-        let loaded = match what {
-            OnBoard::Load(load) => {
-                let (reply, loaded) = self.load_now(*load);
-                self.report_load(&loaded);
-                self.answer(reply);
-                loaded
-            }
+        match what {
+            OnBoard::Load(load) => self.start_load(*load, used),
             OnBoard::Call(call, hold) => {
+                self.building = Building::No;
                 self.report_load(&Ok(()));
                 self.call_on_board(*call, hold, used);
-                Ok(())
+                let Some((task, _)) = self.backlog.pop() else { return };
+                if self.building == Building::Yes {
+                    self.holds_for_build = Some(task);
+                } else {
+                    self.task_ended(task);
+                }
             }
-        };
-        let Some((task, _)) = self.backlog.pop() else { return };
-        if loaded.is_err() {
-            self.shared.config.dispatcher.load_failed(task);
-        }
-        if self.building == Building::Yes {
-            self.holds_for_build = Some(task);
-        } else {
-            self.task_ended(task);
         }
     }
 
-    /// Makes a program from its binaries, which loads the board. Returns the reply, and the outcome of the load.
-    fn load_now(&mut self, load: ProgramLoad) -> (v1::Reply, ClResult<()>) {
-        let images = load.images().to_vec();
-        let (reply, loaded) = self.calls().load(load);
-        self.shared.config.health.load_ended(&images, &loaded);
-        (reply, loaded)
+    /// Makes the program of the first task, on a thread of its own: a board may take seconds to be loaded, and the
+    /// session's thread answers the client's pings meanwhile. The task holds its slot until the load has ended.
+    fn start_load(&mut self, load: ProgramLoad, used: &InUse) {
+        let Some(grant) = self.backlog.first().cloned() else { return };
+        let Some((task, _)) = self.backlog.pop() else { return };
+        self.holds_for_build = Some(task);
+        self.board_load = Some(BoardLoad { grant, loading: self.loading.take() });
+        let (used, inbox, call) = (used.another(), self.inbox.clone(), load.call());
+        let started = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
+            let loaded = load.run();
+            drop(used);
+            // The session waits for the load, so the inbox is open.
+            let _ = inbox.send(Input::Loaded(Box::new(loaded)));
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "No thread for a load: the program is not made");
+            self.building = Building::No;
+            self.board_load = None;
+            self.answer(reply(call, Err(ClError::OUT_OF_HOST_MEMORY), None));
+            self.end_held_task();
+        }
+    }
+
+    /// Takes a program that was made on a thread of its own.
+    pub(super) fn program_loaded(&mut self, loaded: LoadedProgram) {
+        self.building = Building::No;
+        self.load_ended(&loaded);
+        let reply = self.calls().loaded(loaded);
+        self.answer(reply);
+        self.end_held_task();
+        self.start_granted();
+    }
+
+    /// Reports the end of a load that ran on its own thread.
+    pub(super) fn load_ended(&mut self, loaded: &LoadedProgram) {
+        let outcome = loaded.outcome();
+        self.shared.config.health.load_ended(loaded.images(), &outcome);
+        let Some(BoardLoad { grant, loading }) = self.board_load.take() else { return };
+        if let Some(loading) = loading {
+            self.report_load_of(&grant, loading, &outcome);
+        }
+        if outcome.is_err() {
+            self.shared.config.dispatcher.load_failed(grant.task);
+        }
+    }
+
+    /// Ends the task that has held its slot for a build or a load.
+    pub(super) fn end_held_task(&mut self) {
+        if let Some(task) = self.holds_for_build.take() {
+            self.task_ended(task);
+        }
     }
 
     fn call_on_board(&mut self, call: v1::Call, hold: Option<Hold>, used: &InUse) {

@@ -93,6 +93,7 @@ impl Session {
     pub(super) fn start_granted(&mut self) {
         while self.loading.is_none()
             && self.switching.is_none()
+            && self.board_load.is_none()
             && let Some(grant) = self.backlog.first()
         {
             self.traced.granted(grant.task, clock::now_ns());
@@ -191,9 +192,15 @@ impl Session {
 
     /// Reports the load for the first task, if there was one, which has just ended.
     pub(super) fn report_load(&mut self, loaded: &ClResult<()>) {
+        let Some(loading) = self.loading.take() else { return };
+        let Some(grant) = self.backlog.first().cloned() else { return };
+        self.report_load_of(&grant, loading, loaded);
+    }
+
+    /// Reports a load for this grant, which has just ended.
+    pub(super) fn report_load_of(&mut self, grant: &Grant, loading: Loading, loaded: &ClResult<()>) {
         let outcome = if loaded.is_ok() { Outcome::Done } else { Outcome::Failed };
-        let Some(Loading { since, .. }) = self.loading.take() else { return };
-        let Some(grant) = self.backlog.first() else { return };
+        let Loading { since, .. } = loading;
         let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
         let elapsed = since.elapsed();
         let measured = match &self.shared.config.model {
@@ -298,11 +305,10 @@ impl Session {
             Input::Built(reply, _) => {
                 self.building = Building::No;
                 self.answer(*reply);
-                if let Some(task) = self.holds_for_build.take() {
-                    self.task_ended(task);
-                    self.start_granted();
-                }
+                self.end_held_task();
+                self.start_granted();
             }
+            Input::Loaded(loaded) => self.program_loaded(*loaded),
             Input::Switched(switched) => self.switched(switched),
             Input::Yield => {
                 if self.tasks == Tasks::Start {

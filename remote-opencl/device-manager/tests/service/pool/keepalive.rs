@@ -108,3 +108,25 @@ async fn a_client_keeps_its_slot_while_the_board_waits_for_its_users_before_a_re
     worker.ends_well(read).await;
     pool.ends(worker).await;
 }
+
+#[tokio::test]
+async fn a_client_keeps_its_slot_while_its_bitstream_is_loaded_for_long() {
+    let on = async |way: &[&str]| {
+        let board = Board::new();
+        // Without looks at the board's health, which would come before the load.
+        let mut pool = Pool::start_on(&board, way, &["--stuck-timeout", "0s"]).await;
+        let client = pool.holder(7, 0).await;
+        board.controls.stuck(true);
+        let bitstream = pool.bitstream.clone();
+        let goes_on = async {
+            tokio::time::sleep(LONG).await;
+            assert_eq!(board.controls.held(), 1, "the load waits");
+            board.controls.stuck(false);
+        };
+        let (mut worker, ()) = tokio::join!(Worker::new(client, &bitstream, "increase"), goes_on);
+        let read = worker.step().await;
+        worker.ends_well(read).await;
+        pool.ends(worker).await;
+    };
+    tokio::join!(on(&PARTIAL), on(&FULL));
+}
