@@ -97,7 +97,7 @@ build: setup ## Build everything of ours
 	cargo build --workspace
 
 .PHONY: dist
-dist: ## The programs and libraries for users, optimised across crates, in build/dist; libraries for glibc 2.28
+dist: ## The programs, libraries and the Python wheel for users, optimised across crates, in build/dist; libraries for glibc 2.28
 	@hack/dist.sh
 
 .PHONY: images

@@ -4,14 +4,14 @@
 #
 # Programs need this machine's glibc, or a newer one. Libraries are loaded by programs of others, in images of any age:
 # they need glibc 2.28 (RHEL 8; Ubuntu 20.04 has 2.31). Zig's linker has the symbols of each version of glibc; it and
-# cargo-zigbuild come from PyPI into build/zig.
+# cargo-zigbuild come from PyPI into build/zig. The wheel of the pool's client has its library in it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
 
 readonly programs=(fpga-scheduler-extender fpga-collector fpga-node-plugin fpga-endpoint-picker fpga-registry fpga-pool fpga-acc fpga-device-manager kubectl-fpga fpga-sim)
-readonly library_packages=(fpga-opencl-icd fpga-opencl-drop-in fpga-opencl-layer fpga-hook-c)
-readonly libraries=(libfpga_opencl_icd.so drop-in/libOpenCL.so.1 libfpga_opencl_layer.so libfpga_hook.so)
+readonly library_packages=(fpga-opencl-icd fpga-opencl-drop-in fpga-opencl-layer fpga-hook-c fpga-acc-c)
+readonly libraries=(libfpga_opencl_icd.so drop-in/libOpenCL.so.1 libfpga_opencl_layer.so libfpga_hook.so libfpga_acc.so)
 readonly oldest_glibc=2.28
 readonly zig_packages=(ziglang==0.14.1 cargo-zigbuild==0.24.0)
 readonly zig=$PWD/build/zig
@@ -53,3 +53,5 @@ rm -rf "$dist"
 mkdir -p "$dist"
 for program in "${programs[@]}"; do take "$(realpath "$target")/dist/$program" "$program"; done
 for library in "${libraries[@]}"; do take "$built/$library" "${library##*/}"; done
+wheel=$(FPGA_ACC_LIBRARY=$dist/libfpga_acc.so FPGA_ACC_GLIBC=$oldest_glibc python3 pool/acc/python/build_wheel.py "$dist")
+say "dist: build/dist/${wheel##*/}, $(($(stat -c %s "$wheel") >> 10)) KiB"

@@ -1,7 +1,7 @@
 """Makes the wheel, with Python's standard library alone: the package and the shared library in an archive.
 
-FPGA_ACC_LIBRARY is the path of libfpga_acc.so. pip calls `build_wheel` (PEP 517); `python3 build_wheel.py FOLDER` does the
-same without pip.
+FPGA_ACC_LIBRARY is the path of libfpga_acc.so, FPGA_ACC_GLIBC the oldest glibc that the library needs (that of this machine, if
+it says nothing). pip calls `build_wheel` (PEP 517); `python3 build_wheel.py FOLDER` does the same without pip.
 """
 
 import base64
@@ -23,8 +23,9 @@ def _version():
 
 
 def _platform():
-    # The library needs the glibc of the machine that it was built on, and no newer one.
-    major, minor = platform.libc_ver()[1].split(".")[:2]
+    # Without a word the library needs the glibc of the machine that it was built on, and no newer one.
+    glibc = os.environ.get("FPGA_ACC_GLIBC") or platform.libc_ver()[1]
+    major, minor = glibc.split(".")[:2]
     return f"manylinux_{major}_{minor}_{platform.machine()}"
 
 
