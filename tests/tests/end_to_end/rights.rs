@@ -2,7 +2,7 @@
 
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
-use fpga_tests::testbed::{programs, wait};
+use fpga_tests::testbed::{helm, programs, wait};
 use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
 use kube::Api;
 use kube::api::PostParams;
@@ -145,6 +145,83 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
             assert_eq!(own, due, "{account} in {namespace}");
             assert!(!all.iter().any(|rule| rule.contains('*')), "{account}: {all:?}");
         }
+    }
+    plane.stop().await;
+}
+
+/// The rights of an account of the chart's, without those of every account.
+async fn own_rules(plane: &ControlPlane, account: &str, nobody: &str, namespace: &str) -> Rules {
+    let token = manifests::token(plane.client(), account, None).await.unwrap();
+    let of_everybody = rules(plane, nobody, namespace).await;
+    rules(plane, &token, namespace).await.difference(&of_everybody).cloned().collect()
+}
+
+#[tokio::test]
+async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "registry").await.unwrap();
+    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
+    let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
+    let reads = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
+    let reads = reads.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
+    let reads: Vec<&str> = reads.iter().flatten().map(String::as_str).collect();
+    let off = [&reads[..], &["patch bitstreams/status.fpga-scheduling.io"]].concat();
+    let events = ["create events.events.k8s.io", "patch events.events.k8s.io"];
+    let looks = ["get deployments.apps", "get replicasets.apps", "list poddisruptionbudgets.policy"];
+    let suggest = [&off[..], &looks, &events].concat();
+    let evicts = ["create pods/eviction.", "patch nodes.", "bind-to-node registries.fpga-scheduling.io"];
+    let evict = [&suggest[..], &evicts].concat();
+    let autoscalers = ["list horizontalpodautoscalers.autoscaling"];
+    let plugin = [
+        "get pods.",
+        "patch pods.",
+        "get namespaces.",
+        "get bitstreams.fpga-scheduling.io",
+        "list bitstreams.fpga-scheduling.io",
+        "bind-to-node node-plugins.fpga-scheduling.io",
+    ];
+    let (registry, node_plugin) = ("templates/registry/rbac.yaml", "templates/node-plugin/rbac.yaml");
+    for (template, account, settings, may) in [
+        (registry, "fpga-registry", "registry.moves.mode=off", off.clone()),
+        (registry, "fpga-registry", "registry.moves.mode=off,registry.moves.newBeforeOld=true", off),
+        (registry, "fpga-registry", "registry.moves.mode=suggest", suggest.clone()),
+        (
+            registry,
+            "fpga-registry",
+            "registry.moves.mode=suggest,registry.moves.newBeforeOld=true",
+            [&suggest[..], &autoscalers].concat(),
+        ),
+        (
+            registry,
+            "fpga-registry",
+            "registry.moves.mode=evict,registry.moves.newBeforeOld=true",
+            [&evict[..], &autoscalers, &["patch deployments/scale.apps"]].concat(),
+        ),
+        (registry, "fpga-registry", "registry.moves.mode=evict", evict),
+        (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=true", [&plugin[..], &events].concat()),
+        (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=false", plugin.to_vec()),
+    ] {
+        let rendered = helm::template(template, &["registry.enabled=true", settings]).unwrap();
+        let file = plane.run_dir().path().join("rights.yaml");
+        std::fs::write(&file, rendered).unwrap();
+        let file = file.to_str().unwrap();
+        kubectl(&plane, &["apply", "--server-side", "--force-conflicts", "-f", file]).await.unwrap();
+        let due = expected(&may);
+        wait::until(&format!("the rights of {settings}"), LONG, async || {
+            let own = own_rules(&plane, account, &nobody, "default").await;
+            let (more, missing): (Vec<_>, Vec<_>) =
+                (own.difference(&due).collect(), due.difference(&own).collect());
+            anyhow::ensure!(more.is_empty() && missing.is_empty(), "more: {more:?}, missing: {missing:?}");
+            Ok(Some(()))
+        })
+        .await
+        .unwrap();
+        // At home it has its Lease and its ConfigMap besides.
+        let at_home = own_rules(&plane, account, &nobody, NAMESPACE).await;
+        let at_home: Vec<&String> = at_home.difference(&due).collect();
+        let is_own =
+            |rule: &&String| rule.ends_with(" fpga-registry") || rule.ends_with(" fpga-registry-moves");
+        assert!(at_home.iter().all(is_own), "{settings}: {at_home:?}");
     }
     plane.stop().await;
 }
