@@ -9,6 +9,7 @@ mod group;
 mod paper;
 mod report;
 
+use crate::bench::modelled::Verdict;
 use crate::testbed::artifacts;
 use crate::testbed::cluster::Runtime;
 use anyhow::{Context as _, Result};
@@ -43,6 +44,8 @@ pub struct Args {
     /// With `scheduled`: time for which a function gets its requests before the next one is created, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=300))]
     stage_seconds: u16,
+    #[command(flatten)]
+    verdict: Verdict,
 }
 
 /// Who shares which board.
@@ -91,7 +94,8 @@ impl Args {
     /// Measures and prints the tables.
     ///
     /// # Errors
-    /// A prerequisite is missing, a part of the cluster fails, or a function gives a wrong answer.
+    /// A prerequisite is missing, a part of the cluster fails, a function gives a wrong answer, or the results miss a goal or
+    /// show nothing.
     pub async fn run(self) -> Result<()> {
         let runtime = Runtime::from_env()?;
         let site = Site {
@@ -103,7 +107,7 @@ impl Args {
             stage: Duration::from_secs(self.stage_seconds.into()),
         };
         let groups = self.groups();
-        let begin = Instant::now();
+        let (begin, mut faults) = (Instant::now(), Vec::new());
         println!("{}", report::head(self.connections));
         for use_case in self.use_cases {
             let mut rows: Vec<Row> = Vec::new();
@@ -119,9 +123,11 @@ impl Args {
                 let measured = group.run(&site).await;
                 rows.extend(measured.with_context(|| format!("{use_case}, {}", group.arm))?);
             }
-            println!("\n{}", report::Tables { use_case, rows });
+            let tables = report::Tables { use_case, rows };
+            println!("\n{tables}");
+            faults.extend(tables.faults());
         }
-        Ok(())
+        self.verdict.judge(&faults)
     }
 
     /// What runs in a cluster of its own, in this order.

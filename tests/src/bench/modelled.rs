@@ -1,8 +1,10 @@
 //! Clusters whose boards are modelled, and functions that hold a slot of such a board for as long as a request says.
 
 mod late;
+mod verdict;
 
 pub(super) use late::Late;
+pub(super) use verdict::Verdict;
 
 use crate::testbed::artifacts;
 use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};

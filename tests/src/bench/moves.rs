@@ -10,7 +10,7 @@ mod functions;
 mod requests;
 mod simulation;
 
-use super::modelled::{Boards, Late, Site, of_managers};
+use super::modelled::{Boards, Late, Site, Verdict, of_managers};
 use crate::testbed::cluster::Cluster;
 use crate::testbed::registry::{self, Registry, records};
 use anyhow::{Result, ensure};
@@ -66,6 +66,8 @@ pub struct Args {
     /// Only simulate: to see what a run would show.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    verdict: Verdict,
 }
 
 /// How requests come.
@@ -115,7 +117,8 @@ impl Args {
     /// Runs the comparison and prints it.
     ///
     /// # Errors
-    /// A prerequisite is missing, or a part of the cluster fails.
+    /// A prerequisite is missing, a part of the cluster fails, or a live run is outside the simulator's interval or shows
+    /// nothing.
     pub async fn run(self) -> Result<()> {
         ensure!(self.rate > 0.0 && self.rate <= 50.0, "--rate {} can't be; write 0.1 to 50", self.rate);
         let requests = Requests::new(&self, self.seed);
@@ -134,15 +137,22 @@ impl Args {
         let site = if self.dry_run { None } else { Some(Site::build(self.functions)?) };
         println!("| moves | live, cold starts/h | moved | fpga-sim, cold starts/h | moved | its interval |");
         println!("|---|---|---|---|---|---|");
-        let mut notes = Vec::new();
+        let (mut notes, mut faults) = (Vec::new(), Vec::new());
         for moves in [Moves::Off, Moves::On] {
             let Simulated { same, interval: (least, most) } = self.simulated(moves, &requests)?;
             let mut live_cells = " | ".to_owned();
             if let Some(site) = &site {
                 let (live, late) = self.live(moves, &requests, site).await?;
-                let is_within = if (least..=most).contains(&live.cold) { "within" } else { "OUTSIDE" };
-                notes.push(format!("Moves {moves}: the live run is {is_within} the interval; {late}."));
+                let is_within = (least..=most).contains(&live.cold);
+                let told = if is_within { "within" } else { "OUTSIDE" };
+                notes.push(format!("Moves {moves}: the live run is {told} the interval; {late}."));
+                if !is_within {
+                    faults.push(format!(
+                        "OUTSIDE: moves {moves}: the live run is not in the simulator's interval"
+                    ));
+                }
                 if late.is_void() {
+                    faults.push(format!("VOID: moves {moves}: {late}"));
                     notes.push(
                         "The machine was too slow for the model's times: it may be for its cold starts."
                             .to_owned(),
@@ -160,7 +170,7 @@ impl Args {
         }
         println!("\nThe interval: the least and the most of {SEEDS} seeds of the requests.");
         notes.iter().for_each(|note| println!("{note}"));
-        Ok(())
+        self.verdict.judge(&faults)
     }
 
     fn simulated(&self, moves: Moves, requests: &Requests) -> Result<Simulated> {

@@ -140,20 +140,77 @@ impl Tables {
         Ok(())
     }
 
+    /// The goals of a row, and whether each is reached.
+    fn goals_of(&self, row: &Row) -> [(String, bool); 2] {
+        let published = self.published(row.arm);
+        let (share, admitted) = (100.0 * GOAL_ADMITTED, row.admitted);
+        [
+            (format!("the paper's {published:.2} rq/s"), row.processed >= published),
+            (format!("{share:.0} % of what boards admit ({admitted:.2} rq/s)"), row.share() >= GOAL_ADMITTED),
+        ]
+    }
+
     fn goals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |reached: bool| if reached { "reached" } else { "MISSED" };
         for row in self.shared_at_high_load() {
-            let published = self.published(row.arm);
-            writeln!(
-                f,
-                "Goals, high load, {}: the paper's {published:.2} rq/s {}; {:.0} % of what boards admit ({:.2} rq/s) {}.",
-                row.arm,
-                told(row.processed >= published),
-                100.0 * GOAL_ADMITTED,
-                row.admitted,
-                told(row.share() >= GOAL_ADMITTED)
-            )?;
+            let told = self.goals_of(row).map(|(goal, is_reached)| {
+                let reached = if is_reached { "reached" } else { "MISSED" };
+                format!("{goal} {reached}")
+            });
+            writeln!(f, "Goals, high load, {}: {}.", row.arm, told.join("; "))?;
         }
         Ok(())
+    }
+
+    /// What stands against the results: the machine was too slow, or a goal is missed.
+    pub fn faults(&self) -> Vec<String> {
+        let use_case = self.use_case;
+        let void = self.rows.iter().filter(|row| row.late.is_void());
+        let void = void.map(|row| format!("VOID: {use_case}, {}, {} load", row.arm, row.load));
+        let missed = self.shared_at_high_load().flat_map(|row| {
+            let goals = self.goals_of(row).into_iter().filter(|(_, is_reached)| !is_reached);
+            goals.map(|(goal, _)| format!("MISSED: {use_case}, {}: {goal}", row.arm))
+        });
+        void.chain(missed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row at high load, where all that the boards admit is processed.
+    fn row(processed: f64) -> Row {
+        Row {
+            load: Load::High,
+            arm: Arm::Shared,
+            boards: vec![0, 1],
+            sent: 190.0,
+            admitted: 180.0,
+            processed,
+            mean: Duration::from_millis(20),
+            times: Sorted::new(vec![Duration::from_millis(20)]),
+            utilisation: 250.0,
+            late: Late::default(),
+        }
+    }
+
+    fn faults(rows: Vec<Row>) -> Vec<String> {
+        let tables = Tables { use_case: UseCase::Sobel, rows };
+        let (faults, text) = (tables.faults(), tables.to_string());
+        assert_eq!(text.matches("MISSED").count() + text.matches("VOID").count(), faults.len(), "{text}");
+        faults
+    }
+
+    #[test]
+    fn missed_goals_and_machines_that_are_too_slow_stand_against_the_results() {
+        assert_eq!(faults(vec![row(180.0)]), [""; 0]);
+        let [share] = &faults(vec![row(160.0)])[..] else { panic!("the paper's requests are reached") };
+        assert!(share.starts_with("MISSED: ") && share.contains("98 % of what boards admit"), "{share}");
+        assert_eq!(faults(vec![row(150.0)]).len(), 2, "the paper has 152");
+        let unknown = Late::default().with_unknown_kernel();
+        let [void] = &faults(vec![Row { late: unknown, ..row(180.0) }])[..] else { panic!("it is void") };
+        assert!(void.starts_with("VOID: "), "{void}");
+        let low = Row { load: Load::Low, ..row(1.0) };
+        assert_eq!(faults(vec![low]), [""; 0], "low loads have no goals");
     }
 }

@@ -33,6 +33,12 @@ impl Late {
         })
     }
 
+    /// Counts with a launch of a kernel without a modelled time.
+    #[cfg(test)]
+    pub fn with_unknown_kernel(self) -> Self {
+        Self { unknown: self.unknown + 1.0, ..self }
+    }
+
     /// Whether a run shows nothing, since the machine is too slow for the model.
     pub fn is_void(self) -> bool {
         self.late > VOID * self.all || self.unknown > 0.0
