@@ -192,13 +192,16 @@ impl Worker {
         read
     }
 
-    /// Starts a kernel that does not end, of a bitstream with [`BUSY`]. With it the slot, which was idle, is busy.
+    /// Starts a kernel that does not end, of a bitstream with [`BUSY`], and waits until it runs. With it the slot, which was
+    /// idle, is busy.
     async fn start_endless(&mut self, pool: &mut Pool) {
         let args = vec![Value::Buffer(self.buffer), scalar(&u64::MAX.to_le_bytes())];
         let endless = self.client.launch(self.queue, self.kernel, args, 1);
         pool.stream.report_of(SlotCause::Idle).await;
         self.client.flush(vec![endless]).await;
         pool.stream.report_of(SlotCause::Busy).await;
+        // A kernel that the runtime has not begun would end with its client, at once.
+        pool.manager.computes().await;
     }
 
     async fn ends_well(&mut self, read: u64) {
