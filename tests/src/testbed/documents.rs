@@ -3,6 +3,10 @@
 //! The line before each block says who runs it: `<!-- run -->`, a test that runs all such blocks of a document one after
 //! the other; `<!-- run: TEST -->`, the named test; `<!-- not run: REASON -->`, nobody.
 
+mod shell;
+
+pub use shell::Shell;
+
 use crate::testbed::programs::repository;
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};

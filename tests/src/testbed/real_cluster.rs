@@ -75,15 +75,7 @@ impl RealCluster {
         spec: RealClusterSpec,
         prepare: impl AsyncFnOnce(&ControlPlane) -> Result<Vec<String>>,
     ) -> Result<Self> {
-        RealNode::check_possible()?;
-        let names: Vec<&str> = spec.nodes.iter().map(|(name, _)| name.as_str()).collect();
-        let mut plane = ControlPlane::start(&names).await?;
-        plane.start_scheduler(&SchedulerConfig::without_extender()).await?;
-        let service = KubernetesService::start(&plane)?;
-        let endpoints = ReadyEndpoints::watch(plane.client()).await?;
-        let dns = ClusterDns::start(&plane, endpoints.clone())?;
-        let http = HttpClient::new(Duration::from_secs(60));
-        let mut cluster = Self { nodes: Vec::new(), _service: service, _dns: dns, endpoints, plane, http };
+        let mut cluster = Self::without_nodes(&spec).await?;
         let more = prepare(&cluster.plane).await?;
         let values = spec.values.iter().chain(&more).flat_map(|value| ["--set", value]);
         let arguments: Vec<&str> = ["install", RELEASE, CHART, "--create-namespace"]
@@ -92,15 +84,35 @@ impl RealCluster {
             .chain(values)
             .collect();
         cluster.helm(&arguments).await?;
-        let images = [shipped_images()?, spec.images].concat();
-        let starts = spec.nodes.into_iter().zip(0..).map(|((name, run_mount), index)| {
-            let spec = RealNodeSpec { run_mount, images: images.clone(), ..RealNodeSpec::new(&name, index) };
-            start_node(spec, &cluster.plane)
-        });
-        let nodes = futures::future::try_join_all(starts).await?;
-        cluster.nodes = nodes;
+        cluster.nodes = nodes_of(spec, &cluster.plane).await?;
+        futures::future::try_join_all(cluster.nodes.iter().map(|node| prepare_node(node, &cluster.plane)))
+            .await?;
         cluster.wait_rolled_out().await?;
         Ok(cluster)
+    }
+
+    /// Starts the control plane and the nodes, which have our images. The chart is not installed, no node has a label of ours, and the
+    /// values of `spec` are not used.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_without_chart(spec: RealClusterSpec) -> Result<Self> {
+        let mut cluster = Self::without_nodes(&spec).await?;
+        cluster.nodes = nodes_of(spec, &cluster.plane).await?;
+        Ok(cluster)
+    }
+
+    /// Starts the control plane for these nodes.
+    async fn without_nodes(spec: &RealClusterSpec) -> Result<Self> {
+        RealNode::check_possible()?;
+        let names: Vec<&str> = spec.nodes.iter().map(|(name, _)| name.as_str()).collect();
+        let mut plane = ControlPlane::start(&names).await?;
+        plane.start_scheduler(&SchedulerConfig::without_extender()).await?;
+        let service = KubernetesService::start(&plane)?;
+        let endpoints = ReadyEndpoints::watch(plane.client()).await?;
+        let dns = ClusterDns::start(&plane, endpoints.clone())?;
+        let http = HttpClient::new(Duration::from_secs(60));
+        Ok(Self { nodes: Vec::new(), _service: service, _dns: dns, endpoints, plane, http })
     }
 
     /// Runs Helm as the administrator. Returns its output.
@@ -275,16 +287,27 @@ impl RealCluster {
     }
 }
 
-/// Starts a node of the kind that the PoCL values of the chart are for, with bitstreams.
-async fn start_node(spec: RealNodeSpec, plane: &ControlPlane) -> Result<RealNode> {
-    let node = RealNode::start(spec, plane).await?;
-    node.wait_ready().await?;
+/// Starts the nodes with our images and those of `spec`, and waits until pods can be placed on them.
+async fn nodes_of(spec: RealClusterSpec, plane: &ControlPlane) -> Result<Vec<RealNode>> {
+    let images = [shipped_images()?, spec.images].concat();
+    let starts = spec.nodes.into_iter().zip(0..).map(|((name, run_mount), index)| {
+        let spec = RealNodeSpec { run_mount, images: images.clone(), ..RealNodeSpec::new(&name, index) };
+        async move {
+            let node = RealNode::start(spec, plane).await?;
+            node.wait_ready().await.map(|()| node)
+        }
+    });
+    futures::future::try_join_all(starts).await
+}
+
+/// Makes the node one of those that the PoCL values of the chart are for, with bitstreams.
+async fn prepare_node(node: &RealNode, plane: &ControlPlane) -> Result<()> {
     restricted::install_bitstreams(Runtime::Pocl, &node.machine().path(BITSTREAMS))
         .context("can't install bitstreams")?;
     let nodes: Api<Node> = Api::all(plane.client().clone());
     let labels = json!({"metadata": {"labels": {"fpga-scheduling.io/fpga-vendor": Runtime::Pocl.vendor()}}});
     nodes.patch(node.name(), &PatchParams::default(), &Patch::Merge(labels)).await?;
-    Ok(node)
+    Ok(())
 }
 
 fn is_rolled_out(set: &DaemonSet, nodes: i32) -> bool {

@@ -37,7 +37,6 @@ mod picker;
 mod pool;
 mod pool_in_cluster;
 mod pool_live;
-mod quick_start;
 mod registry;
 mod replicas;
 mod rights;

@@ -8,6 +8,7 @@ mod library;
 mod platforms;
 mod pool;
 mod publisher;
+mod quick_start;
 mod registry;
 mod routed;
 mod site;
