@@ -7,11 +7,12 @@ mod pods;
 pub mod rbac;
 mod runtime;
 
-pub use board::{Board, BoardSpec, CollectorChoice};
+pub use board::{Board, BoardSpec, CollectorChoice, Disk};
 pub use runtime::Runtime;
 
 use super::control_plane::{ControlPlane, SchedulerConfig};
 use super::http_client::HttpClient;
+use super::manifests::NAMESPACE;
 use super::process::Process;
 use super::{extender, wait};
 use anyhow::{Context as _, Result};
@@ -156,6 +157,27 @@ impl Cluster {
         weights.clone_into(&mut self.spec.weights);
         self.kill_extender().await;
         self.start_extender().await
+    }
+
+    /// The extender, for tests in which it gets no processor time; none while it is killed.
+    #[must_use]
+    pub fn extender(&self) -> Option<&Process> {
+        self.extender.as_ref()
+    }
+
+    /// Restarts kube-scheduler so that it works while it has the Lease of the chart's own scheduler.
+    ///
+    /// # Errors
+    /// The rights on the Lease can't be given, or kube-scheduler does not start.
+    pub async fn start_leading_scheduler(&mut self) -> Result<()> {
+        rbac::grant_scheduler_lease(&self.plane).await?;
+        let config = self.scheduler_config()?.leading(NAMESPACE, "kube-fpga-scheduler")?;
+        self.plane.start_scheduler(&config).await
+    }
+
+    /// Ends kube-scheduler.
+    pub async fn stop_scheduler(&mut self) {
+        self.plane.stop_scheduler().await;
     }
 
     /// Kills the extender, as a crash would.

@@ -12,6 +12,7 @@ use fpga_pool_api::v1;
 use fpga_pool_api::v1::broker_client::BrokerClient;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,25 @@ pub struct Sharing {
 impl Default for Sharing {
     fn default() -> Self {
         Self { slots: 2, lent: 1, model: None }
+    }
+}
+
+/// How a manager differs from those of [`PoolBed::start_manager`].
+#[derive(Debug, Clone)]
+pub struct ManagerOptions {
+    /// The value of `--runtime`.
+    pub runtime: String,
+    /// Further arguments.
+    pub args: Vec<String>,
+    /// Environment variables.
+    pub env: Vec<(String, String)>,
+    /// The accelerator whose bitstream the manager does not have.
+    pub lacks: Option<String>,
+}
+
+impl Default for ManagerOptions {
+    fn default() -> Self {
+        Self { runtime: "pocl".to_owned(), args: Vec::new(), env: Vec::new(), lacks: None }
     }
 }
 
@@ -168,6 +188,14 @@ impl PoolBed {
     /// # Errors
     /// The model can't be written, or the manager does not listen.
     pub async fn start_manager_with(&mut self, sharing: &Sharing) -> Result<()> {
+        self.start_manager_as(sharing, &ManagerOptions::default()).await
+    }
+
+    /// As [`Self::start_manager_with`], with these options.
+    ///
+    /// # Errors
+    /// As [`Self::start_manager_with`].
+    pub async fn start_manager_as(&mut self, sharing: &Sharing, options: &ManagerOptions) -> Result<()> {
         let name = node_name(u32::try_from(self.managers.len())?);
         let Sharing { slots, lent, model } = sharing;
         let model = model.as_ref().map(|model| {
@@ -178,8 +206,22 @@ impl PoolBed {
         let ready = self.run_dir.path().join(format!("{name}.ready"));
         let index = u8::try_from(self.managers.len()).context("too many managers")?;
         let port = self.manager_address(index).to_string();
+        let ManagerOptions { runtime, args, env, lacks } = options;
+        let bitstreams = match lacks {
+            Some(lacks) => self.bitstreams_without(&name, lacks)?,
+            None => self.bitstreams.clone(),
+        };
         let spec = ProcessSpec::new(&name, programs::built("fpga-device-manager")?, self.run_dir.log(&name))
-            .args(["serve", "--runtime", "pocl", "--board", "cpu", "--slots", &slots.to_string(), "--listen"])
+            .args([
+                "serve",
+                "--runtime",
+                runtime,
+                "--board",
+                "cpu",
+                "--slots",
+                &slots.to_string(),
+                "--listen",
+            ])
             .arg(format!("unix:{}", self.run_dir.path().join(format!("{name}.sock")).display()))
             .args(["--pool-slots", &lent.to_string(), "--pool-node", &name, "--pool-listen", &port])
             .args(model.iter().flat_map(|path| ["--model".into(), path.clone().into_os_string()]))
@@ -190,11 +232,28 @@ impl PoolBed {
             .arg(self.run_dir.path().join("manager.token"))
             .args(["--metrics-listen", &self.manager_metrics(index)])
             .arg("--bitstreams")
-            .arg(&self.bitstreams)
+            .arg(bitstreams)
             .arg("--ready-file")
-            .arg(&ready);
+            .arg(&ready)
+            .args(args);
+        let spec = env.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
         self.managers.push(Manager::start(spec, ready).await?);
         Ok(())
+    }
+
+    /// Makes a folder with all bitstreams but that of an accelerator.
+    fn bitstreams_without(&self, manager: &str, accelerator: &str) -> Result<PathBuf> {
+        let folder = self.run_dir.path().join(format!("{manager}-bitstreams"));
+        std::fs::create_dir_all(&folder).context("can't make a folder for bitstreams")?;
+        let lacking = OsString::from(format!("{accelerator}.bitstream"));
+        for entry in std::fs::read_dir(&self.bitstreams).context("can't read the folder of bitstreams")? {
+            let entry = entry?;
+            if entry.file_name() != lacking {
+                std::fs::copy(entry.path(), folder.join(entry.file_name()))
+                    .context("can't copy a bitstream")?;
+            }
+        }
+        Ok(folder)
     }
 
     /// Ends a manager by SIGKILL.

@@ -106,6 +106,19 @@ impl Prometheus {
         series.iter().map(|one| value(one).context("a series without a value")).collect()
     }
 
+    /// The values that a label has in series now.
+    ///
+    /// # Errors
+    /// Prometheus does not answer, or does not take the series.
+    pub async fn label_values(&self, http: &HttpClient, series: &str, label: &str) -> Result<Vec<String>> {
+        self.process.check_running()?;
+        let series = encoded(series);
+        let url = format!("http://{}/api/v1/label/{label}/values?match%5B%5D={series}", self.address);
+        let answer = http.get(&url).await?;
+        ensure!(answer.status.is_success(), "{url}: {}", answer.text());
+        Ok(serde_json::from_value(answer.json()?["data"].take())?)
+    }
+
     /// The alerts that fire, with their labels and texts.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use fpga_net::testing::envoy_config;
 use serde_json::json;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 /// Port of functions, and of Envoy's own metrics.
@@ -33,11 +34,23 @@ impl Router {
     /// # Errors
     /// A program is missing or does not start.
     pub async fn start(plane: &ControlPlane, http: &HttpClient, more: &[&str]) -> Result<Self> {
+        Self::start_as(plane, http, plane.kubeconfig(&Identity::Router)?, more).await
+    }
+
+    /// As [`Self::start`], with this kubeconfig of the picker.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_as(
+        plane: &ControlPlane,
+        http: &HttpClient,
+        kubeconfig: &Path,
+        more: &[&str],
+    ) -> Result<Self> {
         let host = plane.network().control_plane();
         let endpoints = plane.run_dir().path().join("endpoints.json");
         let args = ["--envoy-endpoints", endpoints.to_str().context("the run's folder is not UTF-8")?];
         let args = [&args, more].concat();
-        let kubeconfig = plane.kubeconfig(&Identity::Router)?;
         let picker = Picker::start(host, kubeconfig, plane.run_dir(), http, &args).await?;
         let address = SocketAddr::from((host, PORT));
         let mut bootstrap = envoy_config(address, picker.address(), &endpoints);

@@ -4,7 +4,7 @@ use fpga_tests::testbed::helm;
 use fpga_tests::testbed::prometheus::promtool;
 use serde_json::{Value, json};
 
-const LEASE: &str = r#"kube_lease_renew_time{namespace="kube-fpga",lease="kube-fpga-scheduler"}"#;
+pub const LEASE: &str = r#"kube_lease_renew_time{namespace="kube-fpga",lease="kube-fpga-scheduler"}"#;
 
 /// Parts of the chart that have alerts.
 const PARTS: [&str; 7] =

@@ -69,6 +69,35 @@ pub fn queries() -> Vec<Query> {
     queries
 }
 
+/// What Grafana asks for the values of a variable: `label_values(SERIES, LABEL)`.
+#[derive(Debug)]
+pub struct LabelValues {
+    /// The series, with the other variables filled in.
+    pub series: String,
+    /// The label.
+    pub label: String,
+}
+
+/// The queries of all variables of all dashboards.
+pub fn variable_queries() -> Vec<LabelValues> {
+    let mut queries = Vec::new();
+    for (name, dashboard) in dashboards() {
+        for variable in list(&dashboard["templating"]["list"]) {
+            let Some(query) = variable["query"]["query"].as_str() else { continue };
+            let inner = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
+            let (series, label) =
+                inner.and_then(|inner| inner.rsplit_once(", ")).unwrap_or_else(|| panic!("{name}: {query}"));
+            let mut series = series.to_owned();
+            for variable in variables(&dashboard) {
+                series = series.replace(&format!("\"${variable}\""), "\".*\"");
+            }
+            queries.push(LabelValues { series, label: label.to_owned() });
+        }
+    }
+    assert!(queries.len() > 4, "only {} variables were found", queries.len());
+    queries
+}
+
 /// The names of our metrics in a text.
 pub fn metrics_in(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));

@@ -8,7 +8,7 @@ use crate::testbed::identity::Identity;
 use crate::testbed::node::{Node, NodeSpec};
 use crate::testbed::process::{Process, ProcessSpec};
 use crate::testbed::{programs, wait};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,6 +51,15 @@ pub enum CollectorChoice {
     Run,
     /// No collector runs: the test writes the node's annotation itself.
     None,
+}
+
+/// The disk with a collector's checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disk {
+    /// Files take no more bytes.
+    Full,
+    /// There is room.
+    Free,
 }
 
 /// A running node with its board.
@@ -187,8 +196,12 @@ impl Board {
     /// # Errors
     /// The collector does not become ready.
     pub async fn start_collector(&mut self) -> Result<()> {
-        let spec = self
-            .process("fpga-collector")?
+        // `Self::set_disk` limits the size of files, and a signal ends a program at the limit unless the program ignores it.
+        let collector = self.process("fpga-collector")?;
+        let ignoring = r#"trap "" XFSZ; exec "$0" "$@""#;
+        let spec = ProcessSpec { program: "sh".into(), ..collector.clone() }
+            .args(["-c", ignoring])
+            .arg(collector.program)
             .args(programs::collector_args(
                 &self.spec.name,
                 &self.collector_address,
@@ -208,6 +221,23 @@ impl Board {
         if let Some(collector) = self.collector.take() {
             collector.kill().await;
         }
+    }
+
+    /// Fills the disk of the collector, or makes room again.
+    ///
+    /// # Errors
+    /// The collector does not run, or prlimit of util-linux is missing.
+    pub fn set_disk(&self, disk: Disk) -> Result<()> {
+        let collector = self.collector.as_ref().context("no collector runs")?;
+        // Only the soft limit, which may be raised again.
+        let limit = match disk {
+            Disk::Full => "--fsize=0:",
+            Disk::Free => "--fsize=unlimited:",
+        };
+        let mut prlimit = std::process::Command::new("prlimit");
+        let status = prlimit.args(["--pid", &collector.pid().to_string(), limit]).status();
+        ensure!(status.context("prlimit of util-linux is missing")?.success(), "prlimit fails");
+        Ok(())
     }
 
     /// Starts the device manager and waits until it listens.

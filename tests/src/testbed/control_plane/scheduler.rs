@@ -82,6 +82,15 @@ impl SchedulerConfig {
         Self { text: text.to_owned(), verbosity: TELLS_EVERYTHING }
     }
 
+    /// Lets kube-scheduler work only while it has the Lease `name` in `namespace`.
+    ///
+    /// # Errors
+    /// The configuration has no election.
+    pub fn leading(self, namespace: &str, name: &str) -> Result<Self> {
+        let lease = format!("true\n  resourceNamespace: {namespace}\n  resourceName: {name}");
+        self.with("leaderElect", &lease)
+    }
+
     /// Replaces the value of a key.
     ///
     /// # Errors

@@ -2,54 +2,58 @@
 //! back over seconds.
 
 mod boards;
+mod functions;
 mod nodes;
-mod services;
+mod pool;
+mod registry;
+mod scheduler;
 
-use super::LONG;
 use super::site::Site;
+use super::{LONG, expressions_of_alerts};
 use crate::alerts::rules;
 use fpga_tests::testbed::prometheus::Prometheus;
 use fpga_tests::testbed::wait;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Time for which nothing but the expected alerts may fire, before the fault and with it.
 const STEADY: Duration = Duration::from_secs(4);
 
-/// The chart's alerts, which wait and look back for seconds. Without that on the lease of kube-scheduler, for which there would have
-/// to be a kube-state-metrics.
+/// The chart's alerts, which wait and look back for seconds.
 fn short_rules() -> Value {
     let mut rules = rules();
     for group in rules["groups"].as_array_mut().unwrap() {
-        let alerts = group["rules"].as_array_mut().unwrap();
-        alerts.retain(|alert| alert["alert"] != "FpgaSchedulerHasNoLeader");
-        for alert in alerts {
+        for alert in group["rules"].as_array_mut().unwrap() {
             alert["for"] = json!("1s");
             let mut expression = alert["expr"].as_str().unwrap().to_owned();
             for range in ["[5m]", "[10m]", "[15m]", "[30m]", "[1h]"] {
-                expression = expression.replace(range, "[15s]");
+                expression = expression.replace(range, "[10s]");
             }
-            // Jobs wait for 15 minutes by default.
-            alert["expr"] = json!(expression.replace("> 900", "> 5"));
+            // Jobs wait for 15 minutes by default, and a lease is renewed each 2 s.
+            alert["expr"] = json!(expression.replace("> 900", "> 5").replace("> 60\n", "> 10\n"));
         }
     }
     rules
 }
 
-/// A site under a Prometheus, and the alerts that fire since their faults can't be mended.
+/// A site under a Prometheus.
 struct Watched {
     site: Site,
     prometheus: Prometheus,
+    /// The alerts that fire since their faults can't be mended.
     lasting: BTreeSet<String>,
+    /// The alerts that have fired.
+    fired: Mutex<BTreeSet<String>>,
 }
 
 impl Watched {
     async fn start() -> Self {
         let site = Site::start().await;
         let prometheus = site.scrape_nodes(&short_rules()).await;
-        let watched = Self { site, prometheus, lasting: BTreeSet::new() };
+        let watched = Self { site, prometheus, lasting: BTreeSet::new(), fired: Mutex::default() };
         watched.calms_down().await;
         watched
     }
@@ -91,6 +95,7 @@ impl Watched {
         let mut expected = self.lasting.clone();
         assert!(expected.insert(alert.to_owned()));
         self.wait_for(&expected).await;
+        self.fired.lock().unwrap().insert(alert.to_owned());
         println!("{alert} fires, and no other one");
     }
 
@@ -107,11 +112,21 @@ async fn real_faults_make_their_alerts_fire_and_no_others() {
     watched.boards_fail().await;
     watched.managers_fail().await;
     watched.parts_of_a_node_end().await;
+    watched.the_collectors_disk_is_full().await;
+    watched.the_plugin_refuses_containers().await;
     watched.files_of_the_extender_are_wrong().await;
+    watched.the_extender_gets_little_time().await;
+    watched.nobody_schedules().await;
     watched.the_registry_may_not_write().await;
+    watched.a_moved_pod_fits_nowhere_else().await;
     watched.the_pool_lacks_its_parts().await;
     watched.a_goal_is_out_of_reach().await;
+    watched.a_task_of_a_lease_does_not_end().await;
+    watched.functions_take_turns_on_one_slot().await;
+    watched.the_picker_hears_nothing().await;
     watched.the_function_has_no_replica().await;
     watched.router_and_registry_end().await;
+    let alerts = expressions_of_alerts().into_keys().collect::<BTreeSet<_>>();
+    assert_eq!(*watched.fired.lock().unwrap(), alerts, "left: those that fired, right: those of the chart");
     watched.prometheus.kill().await;
 }

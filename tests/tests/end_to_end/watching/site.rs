@@ -1,32 +1,47 @@
 //! A site with everything that Prometheus scrapes: two nodes with boards, the scheduler extender, the router with a
 //! function that is called all the time, the registry, and a pool whose jobs never end to come.
 
+mod kubelet;
+mod leases;
 mod load;
 mod nodes;
 
 use super::LONG;
-use fpga_emulated_board::Controls;
-use fpga_tests::testbed::cluster::Cluster;
+use fpga_acc::{Config, Pool};
+use fpga_emulated_board::{Controls, VARIABLE};
+use fpga_tests::functions::Function;
+use fpga_tests::testbed::cluster::{Cluster, Runtime};
+use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::endpoint_slices::EndpointSlices;
+use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::manifests::kubectl;
-use fpga_tests::testbed::pool::{PoolBed, Sharing};
+use fpga_tests::testbed::pool::{ManagerOptions, PoolBed, Sharing, TENANTS};
 use fpga_tests::testbed::process::Process;
 use fpga_tests::testbed::prometheus::{Prometheus, Target};
 use fpga_tests::testbed::registry::{self, Registry};
 use fpga_tests::testbed::router::Router;
+use fpga_tests::testbed::valve::Valve;
 use fpga_tests::testbed::wait;
+use kubelet::Kubelet;
+use leases::Leases;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nodes::Files;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use tempfile::TempDir;
+use tokio::process::Child;
 use tokio::task::JoinSet;
 
 /// The node with the function's board, and the one whose board fails when the test wishes.
 pub const NODES: [&str; 2] = ["n1", "n2"];
-/// Namespace of the function, and the token of its pods.
+/// Namespace of the functions.
 const TENANT: &str = "default";
-const TOKEN: &str = "a-token-of-the-workload-sobel";
+/// The functions that pods of the first node may be.
+const FUNCTIONS: [Function; 2] = [Function::Sobel, Function::Matmul];
+/// An accelerator of the pool's library whose bitstream the pool's manager does not have.
+const MISSING: &str = "fft";
 
 /// The running site.
 pub struct Site {
@@ -40,13 +55,18 @@ pub struct Site {
     plugins: Vec<Process>,
     /// Envoy and the endpoint picker.
     pub router: Router,
+    /// The way of what the API server sends to the picker.
+    pub to_picker: Valve,
     /// The registry.
     pub registry: Registry,
     /// The pool, which has nodes of its own.
     pub pool: PoolBed,
+    /// What the board of the pool does.
+    pub pool_controls: Controls,
     /// Files that programs read.
     pub files: Files,
     slices: EndpointSlices,
+    leases: Leases,
     load: JoinSet<()>,
     _folder: TempDir,
 }
@@ -56,21 +76,25 @@ impl Site {
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let files = Files::new(folder.path());
-        let cluster = nodes::start_cluster(&files).await;
+        let mut cluster = nodes::start_cluster(&files).await;
+        cluster.start_leading_scheduler().await.unwrap();
         let (plane, http) = (cluster.plane(), cluster.http().clone());
         registry::install(plane).await.unwrap();
         let controls = Controls::open(&files.controls()).unwrap();
         let plugins = nodes::start_plugins(&cluster, &files);
         let supervisor = nodes::start_supervisor(&cluster, &files).await;
-        let router = Router::start(plane, &http, &[]).await.unwrap();
-        let registry = Registry::start(plane, &http, "registry", &[]).await.unwrap();
+        let to_picker = open_valve(plane).await;
+        let kubeconfig = kubeconfig_by(&to_picker, plane, folder.path());
+        let router = Router::start_as(plane, &http, &kubeconfig, &[]).await.unwrap();
+        let moves = ["--moves", "evict", "--board-grace", "500ms", "--moves-recovery", "3s"];
+        let registry = Registry::start(plane, &http, "registry", &moves).await.unwrap();
+        let leases = Leases::tell(plane).await;
         let slices = EndpointSlices::keep(plane.client(), TENANT);
-        load::deploy_function(&cluster).await;
+        load::deploy_function(&cluster, Function::Sobel).await;
         slices.create_function("sobel").await.unwrap();
-        let mut pool = PoolBed::start().await.unwrap();
-        pool.start_manager_with(&Sharing { lent: 2, ..Sharing::default() }).await.unwrap();
+        let (pool, pool_controls) = start_pool(&folder.path().join("pool-controls")).await;
         let mut load = JoinSet::new();
-        load.spawn(load::call_function(&router));
+        load.spawn(load::call_function(&router, Function::Sobel));
         load.spawn(load::run_jobs(&pool));
         load::do_what_is_refused(&cluster, &router).await;
         Self {
@@ -79,10 +103,13 @@ impl Site {
             controls,
             plugins,
             router,
+            to_picker,
             registry,
             pool,
+            pool_controls,
             files,
             slices,
+            leases,
             load,
             _folder: folder,
         }
@@ -98,6 +125,7 @@ impl Site {
             of_pod(&self.router.envoy_metrics_url(), "fpga-router"),
             of_pod(&self.registry.metrics_url(), "fpga-registry"),
             of_pod(&self.pool.metrics_url(), "fpga-pool"),
+            Target::new(&self.leases.metrics_url()),
         ];
         for (index, board) in self.cluster.boards.iter().enumerate() {
             let of_node = |url: &str| Target::new(url).label("node", NODES[index]);
@@ -134,7 +162,42 @@ impl Site {
     pub async fn scale_function(&self, replicas: i32) {
         let replicas_flag = format!("--replicas={replicas}");
         kubectl(self.cluster.plane(), &["scale", "deployment/sobel", &replicas_flag]).await.unwrap();
-        load::wait_for_replicas(&self.cluster, replicas).await;
+        load::wait_for_replicas(&self.cluster, "sobel", replicas).await;
+    }
+
+    /// Deploys another function beside the first one, on the same board, and waits until the router has it.
+    pub async fn add_function(&self, function: Function) {
+        load::deploy_function(&self.cluster, function).await;
+        self.slices.create_function(function.name()).await.unwrap();
+        let known = wait::until("the picker to know both functions", LONG, async || {
+            let replicas = self.router.picker().metrics(self.cluster.http()).await?;
+            Ok((replicas.metric("fpga_picker_replicas") >= 2.0).then_some(()))
+        });
+        known.await.unwrap();
+    }
+
+    /// Calls a function again and again, for ever.
+    pub fn call(&self, function: Function) -> impl Future<Output = ()> + Send + use<> {
+        load::call_function(&self.router, function)
+    }
+
+    /// A connection of a tenant's to the pool.
+    pub fn pool_of(&self, tenant: &str) -> Pool {
+        let config = Config {
+            token_file: Some(self.pool.token_file(tenant)),
+            ..Config::of(&self.pool.broker_address()).unwrap()
+        };
+        Pool::connect(config).unwrap()
+    }
+
+    /// Starts a job whose bitstream no board has. It is refused, and ends after half a minute.
+    pub fn start_job_without_bitstream(&self) -> Child {
+        self.pool.job(TENANTS[1], "office", &[MISSING]).unwrap().stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Creates two pods of a Deployment on the first node.
+    pub async fn deploy_pair(&self, name: &str) {
+        load::deploy_pair(&self.cluster, name).await;
     }
 
     /// Ends the node plugin of the second node by SIGKILL.
@@ -145,6 +208,11 @@ impl Site {
     /// Starts the node plugin of the second node again.
     pub fn restart_plugin(&mut self) {
         self.plugins[1] = nodes::start_plugin(&self.cluster, &self.files, 1);
+    }
+
+    /// Starts the part of a kubelet of the second node that its node plugin meets.
+    pub fn start_kubelet(&self) -> Kubelet {
+        Kubelet::start(self.files.device_plugins(1), &self.files.pod_resources(1))
     }
 
     /// Ends the manager of the second node's board by SIGKILL, as soon as there is one.
@@ -169,9 +237,44 @@ impl Site {
 
     /// Ends all programs.
     pub async fn stop(self) {
-        let Self { cluster, router, load, slices, .. } = self;
-        drop((load, slices));
+        let Self { cluster, router, load, slices, leases, .. } = self;
+        drop((load, slices, leases));
         router.stop().await;
         cluster.stop().await;
     }
+}
+
+/// A way to the API server that a test can shut.
+async fn open_valve(plane: &ControlPlane) -> Valve {
+    // The API server's certificate is for this address.
+    let host = plane.network().control_plane().into();
+    let valve = Valve::before(plane.api_server().to_string(), host, 0).await.unwrap();
+    valve.open();
+    valve
+}
+
+/// The kubeconfig of the router, by way of the valve.
+fn kubeconfig_by(valve: &Valve, plane: &ControlPlane, folder: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(plane.kubeconfig(&Identity::Router).unwrap()).unwrap();
+    let mut kubeconfig: Value = serde_json::from_str(&text).unwrap();
+    kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://{}", valve.address()));
+    let path = folder.join("picker.kubeconfig");
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    path
+}
+
+/// Starts the broker, and a manager that lends both slots of a board that fails when the test wishes.
+async fn start_pool(controls: &Path) -> (PoolBed, Controls) {
+    let mut pool = PoolBed::start().await.unwrap();
+    let options = ManagerOptions {
+        runtime: Runtime::EmulatedBoard.argument().unwrap(),
+        // A process that computes for a tenant could be ended with its tasks. A slot is bad before the whole board is
+        // called unhealthy.
+        args: ["--isolate", "protocol", "--stuck-timeout", "10m"].map(str::to_owned).to_vec(),
+        env: vec![(VARIABLE.to_owned(), controls.display().to_string())],
+        lacks: Some(MISSING.to_owned()),
+    };
+    let controls = Controls::open(controls).unwrap();
+    pool.start_manager_as(&Sharing { lent: 2, ..Sharing::default() }, &options).await.unwrap();
+    (pool, controls)
 }

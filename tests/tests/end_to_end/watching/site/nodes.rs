@@ -1,19 +1,23 @@
 //! The nodes of the site: one with the function's board, and one whose board fails when the test wishes, whose managers a
 //! supervisor keeps.
 
-use super::{NODES, TENANT, TOKEN};
+use super::{FUNCTIONS, NODES, TENANT};
 use crate::watching::LONG;
 use fpga_emulated_board::VARIABLE;
 use fpga_net::testing::Authority;
+use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::{artifacts, programs};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Longest time between two writes of a node's annotation.
 const HEARTBEAT: &str = "3s";
+/// Time for which the function's board is reconfigured: longer than a call of a function takes.
+const RECONFIGURATION: Duration = Duration::from_millis(300);
 /// Port of a node plugin's metrics.
 const PLUGIN_PORT: u16 = 9467;
 /// The name that the supervisor gives the board of the second node.
@@ -73,6 +77,16 @@ impl Files {
         std::os::unix::fs::symlink(Runtime::EmulatedBoard.argument().unwrap(), self.runtime()).unwrap();
     }
 
+    /// The folder of the kubelet of a node for its device plugins.
+    pub fn device_plugins(&self, node: usize) -> PathBuf {
+        self.folder(&format!("device-plugins-{node}"))
+    }
+
+    /// The folder of the kubelet of a node that tells of pods' resources.
+    pub fn pod_resources(&self, node: usize) -> PathBuf {
+        self.folder(&format!("pod-resources-{node}"))
+    }
+
     /// The folder that node plugin and managers of a node share.
     fn run(&self, node: usize) -> PathBuf {
         self.0.join(format!("run-{node}"))
@@ -88,6 +102,11 @@ impl Files {
         std::fs::create_dir_all(&path).unwrap();
         path
     }
+}
+
+/// The token of a function's pods.
+pub fn token_of(function: Function) -> String {
+    format!("a-token-of-the-workload-{function}")
 }
 
 /// The URL of the metrics of a node's plugin.
@@ -111,7 +130,9 @@ pub async fn start_cluster(files: &Files) -> Cluster {
     let runtime = Runtime::from_env().unwrap();
     // As the node plugin names the workload.
     let tokens = files.folder(&format!("tokens/{TENANT}"));
-    std::fs::write(tokens.join("sobel@1"), TOKEN).unwrap();
+    for function in FUNCTIONS {
+        std::fs::write(tokens.join(format!("{function}@1")), token_of(function)).unwrap();
+    }
     // States are stale after three heartbeats.
     let collector_args =
         ["--heartbeat", HEARTBEAT, "--min-write-interval", "500ms"].map(str::to_owned).to_vec();
@@ -119,6 +140,8 @@ pub async fn start_cluster(files: &Files) -> Cluster {
         collector_args: collector_args.clone(),
         bitstreams: Some(artifacts::bitstreams(runtime).unwrap()),
         device_manager_args: ["--tokens".to_owned(), files.path("tokens")].to_vec(),
+        slots: 1,
+        reconfiguration: RECONFIGURATION,
         ..BoardSpec::new(NODES[0], Some(runtime))
     };
     // A supervisor has its managers.
@@ -177,11 +200,10 @@ pub fn start_plugins(cluster: &Cluster, files: &Files) -> Vec<Process> {
     (0..NODES.len()).map(|node| start_plugin(cluster, files, node)).collect()
 }
 
-/// Starts the node plugin of a node. There is no kubelet, for which the plugin waits.
+/// Starts the node plugin of a node. It waits for a kubelet.
 pub fn start_plugin(cluster: &Cluster, files: &Files, node: usize) -> Process {
     let plane = cluster.plane();
     let host = plane.network().node(u8::try_from(node).unwrap()).host();
-    let own = |name: &str| files.folder(&format!("{name}-{node}"));
     let program = "fpga-node-plugin";
     let log = plane.run_dir().log(&format!("plugin-{node}"));
     let spec = ProcessSpec::new(program, programs::built(program).unwrap(), log)
@@ -189,11 +211,12 @@ pub fn start_plugin(cluster: &Cluster, files: &Files, node: usize) -> Process {
         .arg("--run-dir")
         .arg(files.run(node))
         .arg("--plugin-dir")
-        .arg(own("plugin"))
+        .arg(files.folder(&format!("plugin-{node}")))
         .arg("--device-plugins-dir")
-        .arg(own("device-plugins"))
+        .arg(files.device_plugins(node))
         .arg("--pod-resources")
-        .arg(own("pod-resources").join("kubelet.sock"))
+        .arg(files.pod_resources(node).join("kubelet.sock"))
+        .args(["--bitstream-store-size", "16MiB", "--bitstream-hosts", "files.example"])
         .arg("--library")
         .arg(programs::built("libfpga_opencl_icd.so").unwrap())
         .args(["--metrics-listen", &format!("{host}:{PLUGIN_PORT}"), "--shutdown-delay", "0s"])
