@@ -400,6 +400,12 @@ impl PoolBed {
         self.run_dir.path()
     }
 
+    /// The file of the broker's log.
+    #[must_use]
+    pub fn log_of_broker(&self) -> PathBuf {
+        self.run_dir.log("broker")
+    }
+
     /// Address of the broker, `HOST:PORT`.
     #[must_use]
     pub fn broker_address(&self) -> String {

@@ -6,6 +6,7 @@ mod functions;
 mod nodes;
 mod pool;
 mod registry;
+mod runbook;
 mod scheduler;
 
 use super::site::Site;
@@ -13,6 +14,7 @@ use super::{LONG, expressions_of_alerts};
 use crate::alerts::rules;
 use fpga_tests::testbed::prometheus::Prometheus;
 use fpga_tests::testbed::wait;
+use runbook::Shell;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -43,6 +45,7 @@ fn short_rules() -> Value {
 struct Watched {
     site: Site,
     prometheus: Prometheus,
+    shell: Shell,
     /// The alerts that fire since their faults can't be mended.
     lasting: BTreeSet<String>,
     /// The alerts that have fired.
@@ -53,7 +56,8 @@ impl Watched {
     async fn start() -> Self {
         let site = Site::start().await;
         let prometheus = site.scrape_nodes(&short_rules()).await;
-        let watched = Self { site, prometheus, lasting: BTreeSet::new(), fired: Mutex::default() };
+        let shell = Shell::new(&site);
+        let watched = Self { site, prometheus, shell, lasting: BTreeSet::new(), fired: Mutex::default() };
         watched.calms_down().await;
         watched
     }
@@ -90,11 +94,12 @@ impl Watched {
         self.wait_for(&self.lasting).await;
     }
 
-    /// Waits until this alert fires, beside those that last, and no other one does.
+    /// Waits until this alert fires, beside those that last, and no other one does. Then follows its runbook.
     async fn fires(&self, alert: &str) {
         let mut expected = self.lasting.clone();
         assert!(expected.insert(alert.to_owned()));
         self.wait_for(&expected).await;
+        self.shell.follow(alert).await;
         self.fired.lock().unwrap().insert(alert.to_owned());
         println!("{alert} fires, and no other one");
     }
