@@ -30,7 +30,10 @@ impl Events {
             MoveOutcome::Suggested => (
                 "MoveSuggested",
                 "Suggest",
-                format!("The pod {pod} had better not be on the node {node}: {reckoning}"),
+                format!(
+                    "The pod {pod} had better not be on the node {node}: {reckoning}; delete the pod, or set \
+                     registry.moves.mode=evict"
+                ),
             ),
             MoveOutcome::GivenUp(why) => (
                 "MoveGivenUp",

@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result};
 use fpga_net::kube_config;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{Api, Client};
+use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -172,6 +173,16 @@ impl ControlPlane {
     #[must_use]
     pub fn controllers(&self) -> Option<&Process> {
         self.controller_manager.as_ref()
+    }
+
+    /// Stops the API server, so that it answers nobody and connections stay open, as where it is out of reach.
+    pub fn stop_answering(&self) {
+        self.api_server.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets the API server go on after [`Self::stop_answering`].
+    pub fn answer_again(&self) {
+        self.api_server.signal(Signal::SIGCONT);
     }
 
     /// A client with all rights.

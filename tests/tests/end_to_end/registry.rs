@@ -4,16 +4,18 @@
 mod bed;
 mod causes;
 mod kills;
+mod lead;
 mod marks;
 mod new_first;
 mod own_bitstreams;
+mod records;
 mod refusals;
 
 use anyhow::Context as _;
 use bed::{Bed, Board, LONG, node_of, other, outcome_is};
 use fpga_tests::testbed::bitstreams::bitstreams;
 use fpga_tests::testbed::manifests::kubectl;
-use fpga_tests::testbed::registry::{Registry, records};
+use fpga_tests::testbed::registry::{self, Registry};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
@@ -110,7 +112,9 @@ async fn by_default_a_move_is_suggested_on_the_deployment_and_no_pod_goes() {
     let event = bed.until_told("MoveSuggested").await;
     let regarding = event.regarding.unwrap();
     assert_eq!((regarding.kind.as_deref(), regarding.name.as_deref()), (Some("Deployment"), Some("sobel")));
-    assert!(event.note.unwrap().contains(&pod.name_any()));
+    let note = event.note.unwrap();
+    assert!(note.contains(&pod.name_any()), "{note}");
+    assert!(note.ends_with("delete the pod, or set registry.moves.mode=evict"), "{note}");
     bed.until_looked_again("marker").await;
     assert!(bed.is_there(&pod).await);
     assert_eq!(bed.moved().await.len(), 1, "it is suggested once per cool-down");
@@ -238,7 +242,7 @@ async fn a_registry_that_is_killed_again_and_again_loses_no_pod_and_spends_no_mo
     }
     bed.until_recorded("moves.json", "the moves to end", outcome_is("ended")).await;
     wait::until("all moves to end", LONG, async || {
-        let moves = records(bed.client(), "moves.json").await?;
+        let moves = registry::records(bed.client(), "moves.json").await?;
         moves.iter().all(outcome_is("ended")).then_some(Some(())).with_context(|| json!(moves).to_string())
     })
     .await
