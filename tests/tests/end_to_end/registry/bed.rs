@@ -105,11 +105,16 @@ impl Bed {
 
     /// Writes the state of a node as its collector would.
     pub async fn publish(&self, node: &str, board: Board) {
+        self.publish_used(node, board, None).await;
+    }
+
+    /// As [`Self::publish`], with what is published of the uses of its bitstreams.
+    pub async fn publish_used(&self, node: &str, board: Board, reuse: Option<&str>) {
         let plugin = match board {
             Board::Wanted => json!({"boards": {"dm0": [2, 2]}, "wanted": {"dm0": "the-pod-that-waits"}}),
             Board::There | Board::Lost => Value::Null,
         };
-        self.publish_with(node, board, &plugin, None).await;
+        self.publish_with(node, board, &plugin, reuse).await;
     }
 
     /// Writes the state of a node, with what its plugin reports and what is published of the uses of its bitstreams, and

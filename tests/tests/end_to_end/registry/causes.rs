@@ -9,7 +9,7 @@ use kube::api::{ListParams, PostParams};
 use serde_json::json;
 
 /// What a collector publishes of bitstreams that were used once a second.
-fn used_each_second(bitstreams: &[&str]) -> String {
+pub fn used_each_second(bitstreams: &[&str]) -> String {
     let mut log = ReuseLog::default();
     for second in 0..120 {
         for bitstream in bitstreams {

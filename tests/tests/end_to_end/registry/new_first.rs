@@ -233,7 +233,7 @@ async fn where_an_autoscaler_owns_the_count_the_pod_stays_with_the_reason() {
     let bed = Bed::start_new_first().await;
     create(&bed, "sobel", 2).await;
     let autoscalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(bed.client().clone());
-    autoscalers.create(&PostParams::default(), &autoscaler(2, 3)).await.unwrap();
+    autoscalers.create(&PostParams::default(), &autoscaler("sobel", 2, 3)).await.unwrap();
     let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
     let pod = bed.lose_board_of("sobel").await;
     bed.until_held(

@@ -9,12 +9,12 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-/// An autoscaler of `sobel`. Without a metric that anybody serves it holds its bounds alone.
-pub fn autoscaler(least: u32, most: u32) -> HorizontalPodAutoscaler {
+/// An autoscaler of a Deployment, with the Deployment's name. Without a metric that anybody serves it holds its bounds alone.
+pub fn autoscaler(deployment: &str, least: u32, most: u32) -> HorizontalPodAutoscaler {
     serde_json::from_value(json!({
-        "metadata": {"name": "sobel"},
+        "metadata": {"name": deployment},
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "sobel"},
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
             "minReplicas": least, "maxReplicas": most,
             "metrics": [{"type": "Resource", "resource": {
                 "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50},
@@ -29,7 +29,7 @@ async fn a_move_leaves_the_number_of_replicas_to_its_autoscaler() {
     let bed = Bed::start().await;
     bed.create("sobel", 2).await;
     let autoscalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(bed.client().clone());
-    autoscalers.create(&PostParams::default(), &autoscaler(3, 4)).await.unwrap();
+    autoscalers.create(&PostParams::default(), &autoscaler("sobel", 3, 4)).await.unwrap();
     bed.until_ready("sobel", 3).await;
     let before = bed.deployments().get("sobel").await.unwrap();
     assert_eq!(before.spec.as_ref().unwrap().replicas, Some(3), "the autoscaler owns the number");
@@ -48,10 +48,10 @@ async fn a_move_leaves_the_number_of_replicas_to_its_autoscaler() {
     bed.stop().await;
 }
 
-/// Sets both bounds of the autoscaler, which holds them without any metric.
-async fn autoscale(autoscalers: &Api<HorizontalPodAutoscaler>, replicas: i32) {
+/// Sets both bounds of an autoscaler, which holds them without any metric.
+pub async fn autoscale(autoscalers: &Api<HorizontalPodAutoscaler>, name: &str, replicas: u32) {
     let bounds = json!({"spec": {"minReplicas": replicas, "maxReplicas": replicas}});
-    autoscalers.patch("sobel", &PatchParams::default(), &Patch::Merge(&bounds)).await.unwrap();
+    autoscalers.patch(name, &PatchParams::default(), &Patch::Merge(&bounds)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,7 +59,7 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
     let bed = Bed::start().await;
     bed.create("sobel", 2).await;
     let autoscalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(bed.client().clone());
-    autoscalers.create(&PostParams::default(), &autoscaler(4, 4)).await.unwrap();
+    autoscalers.create(&PostParams::default(), &autoscaler("sobel", 4, 4)).await.unwrap();
     bed.until_ready("sobel", 4).await;
     // No node is marked for long: there are two.
     let _registry = bed.registry("registry", "evict", &["--moved-off-time", "2s"]).await;
@@ -68,7 +68,7 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
     bed.kubectl(&["cordon", NODES[0], NODES[1]]).await;
     let first = bed.lose_board_of("sobel").await;
     bed.until_recorded("moves.json", "the pod to be evicted", outcome_is("evicted")).await;
-    autoscale(&autoscalers, 2).await;
+    autoscale(&autoscalers, "sobel", 2).await;
     bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
     let left = bed.until_ready("sobel", 2).await;
     assert!(!bed.is_there(&first).await);
@@ -84,7 +84,7 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
         record["podUid"] == json!(second.uid()) && record["outcome"] == "evicted"
     };
     bed.until_recorded("moves.json", "the second pod to be evicted", is_second).await;
-    autoscale(&autoscalers, 4).await;
+    autoscale(&autoscalers, "sobel", 4).await;
     wait::until("the autoscaler to want four", LONG, async || {
         let deployment = bed.deployments().get("sobel").await?;
         Ok((deployment.spec.unwrap_or_default().replicas == Some(4)).then_some(()))
