@@ -16,6 +16,7 @@
 //! [`timed`] lets true time pass without further faults and measures how long it takes. An armed timer has its whole
 //! time to go there, which is the longest case.
 
+mod actions;
 mod apply;
 mod bundles;
 mod ghosts;
