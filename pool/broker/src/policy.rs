@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use explanation::Explanation;
+pub use explanation::{Explanation, Round};
 pub use jobs::AskedJob;
 pub use settings::{PolicySettings, TenantSettings, TenantsError};
 

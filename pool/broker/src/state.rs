@@ -3,6 +3,7 @@
 //! [`State::handle`] takes what happens and returns what is to be sent. One task owns the state, see [`crate::owner`].
 
 mod decisions;
+mod explaining;
 mod notices;
 mod view;
 
@@ -10,6 +11,7 @@ use crate::catalog::Catalog;
 use crate::metrics::Metrics;
 use crate::policy::{Explanation, Policy, PolicySettings};
 use crate::tickets::TicketKey;
+use explaining::Explaining;
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
@@ -27,7 +29,7 @@ use std::sync::Arc;
 
 pub use view::Viewer;
 
-/// Time between two looks at everything: explanations for waiting jobs, and slots whose bitstreams failed.
+/// Time between two looks at everything: slots whose bitstreams failed, and the beginnings of rounds of explanations.
 const TICK: Millis = Millis::from_secs(1);
 
 /// What happens.
@@ -113,6 +115,7 @@ pub struct State {
     /// Leases that are being prepared, by their jobs.
     granted: BTreeMap<JobUuid, Granted>,
     next_tick: MonotonicTime,
+    explaining: Explaining,
     new_lease_id: Box<dyn FnMut() -> LeaseId + Send>,
 }
 
@@ -150,6 +153,7 @@ impl State {
             jobs_of: BTreeMap::new(),
             granted: BTreeMap::new(),
             next_tick: MonotonicTime::START,
+            explaining: Explaining::default(),
             new_lease_id: Box::new(new_lease_id),
         }
     }
@@ -217,10 +221,11 @@ impl State {
             self.policy.wake(now);
             self.follow_all(now);
             self.process(Vec::new(), &mut outputs, now);
-            self.explain(&mut outputs);
+            self.explaining.begin(now.now);
             self.update_metrics(now);
         }
         self.process(Vec::new(), &mut outputs, now);
+        self.explain(&mut outputs, now.now);
         outputs
     }
 
@@ -228,7 +233,8 @@ impl State {
     #[must_use]
     pub fn next_deadline(&self) -> Option<MonotonicTime> {
         let of_policy = if self.is_active() {
-            self.policy.next_wake().into_iter().chain([self.next_tick]).min()
+            let of_looks = self.explaining.next_deadline().into_iter().chain([self.next_tick]);
+            self.policy.next_wake().into_iter().chain(of_looks).min()
         } else {
             None
         };
@@ -341,16 +347,6 @@ impl State {
             }
         };
         Some(Output::ToClient(connection, message))
-    }
-
-    /// Tells clients why their jobs wait, where that has changed.
-    fn explain(&mut self, outputs: &mut Vec<Output>) {
-        for (job, explanation) in self.policy.new_explanations() {
-            if let Some(connection) = self.broker.job(job).and_then(|job| job.connection) {
-                let (ahead, reason) = (explanation.ahead, explanation.reason);
-                outputs.push(Output::ToClient(connection, ToClient::Waits(Waits { job, ahead, reason })));
-            }
-        }
     }
 }
 

@@ -5,7 +5,8 @@ use fpga_cluster::pool::policy::Order;
 use fpga_cluster::pool::{Bytes, ClassSet, SlotClass};
 use fpga_pool_leases::ids::JobUuid;
 use fpga_pool_leases::lease::Work;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Why a job waits.
@@ -20,19 +21,147 @@ pub struct Explanation {
 /// A position in the policy's order.
 type Position = (u64, Duration, JobUuid);
 
+/// A round of explanations, in which each waiting job is looked at.
+///
+/// To look at all jobs at once would take as long as there are many, and somebody else may want a slot meanwhile: so a round
+/// is done in parts. First come the jobs that are not in the pool's order, while the others are ordered, and then
+/// those in their order, each with the number of jobs before. A job that comes during a round is told when it asks, and
+/// counted in the next round.
+#[derive(Debug, Default)]
+pub struct Round(Part);
+
+#[derive(Debug, Default)]
+enum Part {
+    /// All jobs were looked at.
+    #[default]
+    Over,
+    /// The jobs after `last` are to be looked at.
+    Orders { last: Option<JobUuid>, order: BTreeSet<(Position, u64)> },
+    /// The jobs of `order` are to be told.
+    Tells {
+        order: btree_set::IntoIter<(Position, u64)>,
+        /// Number of those that were told, by their classes, of which there are few sets.
+        before: BTreeMap<u64, u64>,
+    },
+}
+
+impl Round {
+    /// A round that has not begun.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Part::Orders { last: None, order: BTreeSet::new() })
+    }
+
+    /// Whether all jobs were looked at.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.0, Part::Over)
+    }
+}
+
 impl Policy {
-    /// Why jobs wait, for those of which it has changed since the last call.
-    pub fn new_explanations(&mut self) -> Vec<(JobUuid, Explanation)> {
-        let mut changed = Vec::new();
-        for (uuid, explanation) in self.explanations() {
-            if let Some(job) = self.jobs.get_mut(&uuid)
-                && job.told.as_ref() != Some(&explanation)
-            {
-                job.told = Some(explanation.clone());
-                changed.push((uuid, explanation));
-            }
+    /// Goes on with a round: looks at `most` jobs, or at those that are left. Returns why jobs wait, for those of which it has
+    /// changed since they were told last.
+    pub fn new_explanations(&mut self, round: &mut Round, most: usize) -> Vec<(JobUuid, Explanation)> {
+        let (mut changed, mut left) = (Vec::new(), most);
+        while left > 0 && !round.is_over() {
+            round.0 = match std::mem::take(&mut round.0) {
+                Part::Over => Part::Over,
+                Part::Orders { last, order } => self.order_some(last, order, &mut left, &mut changed),
+                Part::Tells { order, before } => self.tell_some(order, before, &mut left, &mut changed),
+            };
         }
         changed
+    }
+
+    /// Why a job waits: with the number of jobs before it when they were counted last.
+    #[must_use]
+    pub fn explanation(&self, uuid: JobUuid) -> Option<Explanation> {
+        let job = self.jobs.get(&uuid)?;
+        let ahead = job.told.as_ref().map_or(0, |told| told.ahead);
+        Some(Explanation { ahead, reason: self.reason(job) })
+    }
+
+    /// Orders jobs, and tells those that are in no order.
+    fn order_some(
+        &mut self,
+        last: Option<JobUuid>,
+        mut order: BTreeSet<(Position, u64)>,
+        left: &mut usize,
+        changed: &mut Vec<(JobUuid, Explanation)>,
+    ) -> Part {
+        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let some: Vec<JobUuid> =
+            self.jobs.range((after, Bound::Unbounded)).take(*left).map(|(uuid, _)| *uuid).collect();
+        let are_last = some.len() < *left;
+        *left -= some.len();
+        self.order(&some, &mut order, changed);
+        if are_last {
+            Part::Tells { order: order.into_iter(), before: BTreeMap::new() }
+        } else {
+            Part::Orders { last: some.last().copied(), order }
+        }
+    }
+
+    fn order(
+        &mut self,
+        uuids: &[JobUuid],
+        order: &mut BTreeSet<(Position, u64)>,
+        changed: &mut Vec<(JobUuid, Explanation)>,
+    ) {
+        for uuid in uuids {
+            match self.position(*uuid) {
+                Some(position) => {
+                    order.insert(position);
+                }
+                None => changed.extend(self.tell(*uuid, 0)),
+            }
+        }
+    }
+
+    /// Tells jobs, in their order.
+    fn tell_some(
+        &mut self,
+        mut order: btree_set::IntoIter<(Position, u64)>,
+        mut before: BTreeMap<u64, u64>,
+        left: &mut usize,
+        changed: &mut Vec<(JobUuid, Explanation)>,
+    ) -> Part {
+        while *left > 0 {
+            let Some((position, classes)) = order.next() else { return Part::Over };
+            *left -= 1;
+            let (_, _, uuid) = position;
+            // A job that has got a slot meanwhile, or waits for other ones, is before nobody.
+            if self.position(uuid) == Some((position, classes)) {
+                let shares = |of: &u64| of & classes != 0;
+                let ahead = before.iter().filter(|(of, _)| shares(of)).map(|(_, count)| count).sum();
+                changed.extend(self.tell(uuid, ahead));
+                *before.entry(classes).or_default() += 1;
+            }
+        }
+        Part::Tells { order, before }
+    }
+
+    /// Why a job waits, if that has changed since it was told last.
+    fn tell(&mut self, uuid: JobUuid, ahead: u64) -> Option<(JobUuid, Explanation)> {
+        let job = self.jobs.get(&uuid)?;
+        let explanation = Explanation { ahead, reason: self.reason(job) };
+        if job.told.as_ref() == Some(&explanation) {
+            return None;
+        }
+        self.jobs.get_mut(&uuid)?.told = Some(explanation.clone());
+        Some((uuid, explanation))
+    }
+
+    /// Position and classes of a job that waits in the pool by itself.
+    fn position(&self, uuid: JobUuid) -> Option<(Position, u64)> {
+        let job = self.jobs.get(&uuid)?;
+        match (job.stage, job.asked.wanted.work, job.asked.wanted.bundle) {
+            (Stage::Pool(_), Work::Run { bytes }, None) => {
+                Some(((self.queue_of(Bytes(bytes)), job.since, uuid), mask(job.classes)))
+            }
+            _ => None,
+        }
     }
 
     /// Why a job waits that has just asked, unless it has been granted a slot at once. The jobs before it are not counted
@@ -43,17 +172,6 @@ impl Policy {
         let explanation = known.unwrap_or_else(|| Explanation { ahead: 0, reason: self.reason(job) });
         self.jobs.get_mut(&uuid)?.told = Some(explanation.clone());
         Some(explanation)
-    }
-
-    /// Why jobs wait.
-    #[must_use]
-    pub fn explanations(&self) -> Vec<(JobUuid, Explanation)> {
-        let ahead = self.ahead();
-        let explained = self.jobs.iter().map(|(uuid, job)| {
-            let ahead = ahead.get(uuid).copied().unwrap_or(0);
-            (*uuid, Explanation { ahead, reason: self.reason(job) })
-        });
-        explained.collect()
     }
 
     fn reason(&self, job: &Job) -> String {
@@ -128,29 +246,6 @@ impl Policy {
     /// Why a slot has refused a bitstream of the job.
     fn fault(&self, job: &Job) -> Option<&str> {
         job.listed.iter().find_map(|variant| self.faults.reason(&variant.digest))
-    }
-
-    /// Number of jobs before each job of the pool, of those that could take the same slots.
-    fn ahead(&self) -> BTreeMap<JobUuid, u64> {
-        let mut order: Vec<(Position, u64)> = Vec::new();
-        for (uuid, job) in &self.jobs {
-            if let (Stage::Pool(_), Work::Run { bytes }) = (job.stage, job.asked.wanted.work)
-                && job.asked.wanted.bundle.is_none()
-            {
-                order.push(((self.queue_of(Bytes(bytes)), job.since, *uuid), mask(job.classes)));
-            }
-        }
-        order.sort_unstable();
-        // There are few sets of classes.
-        let mut before: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut ahead = BTreeMap::new();
-        for ((_, _, uuid), classes) in order {
-            let shares = |of: &u64| of & classes != 0;
-            let count = before.iter().filter(|(of, _)| shares(of)).map(|(_, count)| count).sum();
-            ahead.insert(uuid, count);
-            *before.entry(classes).or_default() += 1;
-        }
-        ahead
     }
 
     fn queue_of(&self, size: Bytes) -> u64 {

@@ -40,9 +40,8 @@ impl State {
         let mut jobs: Vec<WaitingJob<'_>> = self.broker.jobs().filter(|job| sees(job.tenant)).collect();
         jobs.sort_unstable_by_key(|job| (job.first_arrival, job.id));
         let waiting = jobs.len() as u64;
-        let explanations: BTreeMap<_, _> = self.policy.explanations().into_iter().collect();
         let job_view = |job: WaitingJob<'_>| {
-            let explanation = explanations.get(&job.id);
+            let explanation = self.policy.explanation(job.id);
             v1::WaitingJob {
                 job: job.id.0.to_be_bytes().to_vec(),
                 tenant: job.tenant.as_str().to_owned(),
@@ -55,8 +54,8 @@ impl State {
                     .unwrap_or_default()
                     .to_owned(),
                 first_arrival_ms: job.first_arrival.0,
-                ahead: explanation.map_or(0, |explanation| explanation.ahead),
-                reason: explanation.map(|explanation| explanation.reason.clone()).unwrap_or_default(),
+                ahead: explanation.as_ref().map_or(0, |explanation| explanation.ahead),
+                reason: explanation.map(|explanation| explanation.reason).unwrap_or_default(),
             }
         };
         v1::Pool {
