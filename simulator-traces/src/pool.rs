@@ -11,6 +11,7 @@ mod scenario;
 mod series;
 pub mod shapes;
 pub mod sharing;
+pub mod tenants;
 pub mod thresholds;
 mod vary;
 pub mod workload;

@@ -112,6 +112,17 @@ fn the_pool_of_one_tenant_gains_over_fifo_what_the_document_says() {
     }
 }
 
+/// The whole table takes minutes, so the test repeats one load.
+#[test]
+fn two_tenants_of_the_pool_get_what_the_document_says() {
+    let (mut command, tables) = written("pool.md", "pool/tenants.toml");
+    command.extend(["--set", "vary=[]", "--set", "jobs.load=1.2"].map(str::to_owned));
+    let columns = &tables[0].headings[1..];
+    let got = made(&command).iter().find_map(|table| table.columns(columns)).unwrap();
+    let expected = tables[0].rows.iter().filter(|row| row[0] == "1.2").map(|row| row[1..].to_vec());
+    assert_eq!(got.rows, expected.collect::<Vec<_>>());
+}
+
 #[test]
 fn boards_of_two_sizes_do_what_the_document_says() {
     check("policies.md", "placement/uneven-boards.toml");

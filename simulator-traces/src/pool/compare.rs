@@ -1,10 +1,11 @@
 //! Runs all policies on the same jobs, for all values and seeds, and compares the measures.
 
 use super::Scenario;
-use super::engine::simulate;
+use super::engine::simulate_tenants;
 use super::measures::{Estimate, Measures};
 use super::options::PolicyName;
 use super::series::{self, OfPoint};
+use super::tenants::{self, TenantMeasures};
 use crate::error::ScenarioError;
 use crate::outcome::{Outcome, Table, number_short};
 use crate::parallel::in_parallel;
@@ -65,8 +66,9 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     if runs > MOST_RUNS {
         return Err(ScenarioError::Invalid(format!("these are {runs} runs: at most {MOST_RUNS} are done")));
     }
+    let rules = scenario.tenant_rules()?;
     // Runs are in the order of points, policies, seeds.
-    let all = in_parallel(runs, None, |index| {
+    let runs = in_parallel(runs, None, |index| {
         let (rest, seed) = (index / seeds, index % seeds);
         let (Some(point), Some(policy)) =
             (points_of.get(rest / policies.len()), policies.get(rest % policies.len()))
@@ -75,10 +77,16 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
         };
         let policy = point.scenario.policy(*policy, &point.thresholds)?;
         let jobs = point.scenario.arrivals(seed as u64 + 1)?;
-        let records = simulate(&point.scenario.cluster()?, policy, &jobs)?;
-        Ok(Measures::of(&records))
+        let records = simulate_tenants(&point.scenario.cluster()?, policy, &rules, &jobs)?;
+        Ok((Measures::of(&records), TenantMeasures::of_all(&records, rules.len())))
     })?;
-    Ok(outcome(scenario, &points_of, &policies, seeds, &all))
+    let (all, of_tenants): (Vec<Measures>, Vec<Vec<TenantMeasures>>) = runs.into_iter().unzip();
+    let mut outcome = outcome(scenario, &points_of, &policies, seeds, &all);
+    if !rules.is_empty() {
+        let values: Vec<&[f64]> = points_of.iter().map(|point| point.values.as_slice()).collect();
+        outcome.tables.push(tenants::table(scenario, &values, &policies, seeds, &of_tenants));
+    }
+    Ok(outcome)
 }
 
 fn outcome(

@@ -4,71 +4,19 @@
 //! Every run checks its invariants: Little's law, bytes in and out, capacities, the order of events.
 
 mod in_turn;
+mod types;
 
 pub use in_turn::EngineOrder;
+pub use types::{Arrival, Cluster, Record, Transfer};
 
 use super::sharing::{Sharing, Use};
 use crate::error::ScenarioError;
 use fpga_cluster::pool::policy::PoolPolicy;
 use fpga_cluster::pool::state::{Pool, PoolError};
-use fpga_cluster::pool::{Bytes, Grant, Job, JobId, NodeIndex, Place};
+use fpga_cluster::pool::tenants::TenantRules;
+use fpga_cluster::pool::{Grant, Job, JobId, NodeIndex, Place, TenantId};
 use in_turn::EnginesInTurn;
 use std::time::Duration;
-
-/// The simulated machines.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cluster {
-    /// Number of slots of each node; a node with slots has one board.
-    pub slots: Vec<u32>,
-    /// Speed of a node's network card in each direction, in bytes per second.
-    pub nic: f64,
-    /// Speed of a board's DMA engine, in bytes of input per second.
-    pub dma: f64,
-    /// Speed of the accelerator in a slot, in bytes of input per second.
-    pub slot: f64,
-    /// Bytes of output per byte of input.
-    pub output_share: f64,
-    /// How jobs transfer their data.
-    pub transfer: Transfer,
-}
-
-/// How a job transfers its data.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Transfer {
-    /// All ways are used at the same time, as a pipeline: the slowest port limits the rate.
-    Pipelined,
-    /// In chunks: a chunk is sent, processed and returned before the next one is sent.
-    Chunks {
-        /// Bytes of input in a chunk.
-        bytes: f64,
-        /// How a board's DMA engine serves the chunks of several jobs.
-        engine: EngineOrder,
-    },
-}
-
-/// A job before it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
-    /// Time of arrival in nanoseconds.
-    pub at: u64,
-    /// Node at which the job arrives and which has its data.
-    pub home: NodeIndex,
-    /// Bytes of input.
-    pub size: Bytes,
-}
-
-/// The course of a job; times in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// The arrival of the job.
-    pub job: Arrival,
-    /// Time at which the job got its slot.
-    pub started: u64,
-    /// Time at which the last byte was back.
-    pub ended: u64,
-    /// Whether the job ran at home.
-    pub place: Place,
-}
 
 /// A running job.
 #[derive(Debug)]
@@ -116,13 +64,27 @@ struct Engine<'a> {
     engines: EnginesInTurn,
 }
 
-/// Runs `jobs`, which are in the order of their arrival, under `policy`. Records are in the same order.
+/// Runs `jobs`, which are in the order of their arrival, under `policy`. Records are in the same order. Tenants have equal
+/// weights and no quotas.
 ///
 /// # Errors
 /// [`ScenarioError::Invalid`] if a job can never run, [`ScenarioError::Invariant`] if an invariant was broken.
 pub fn simulate(
     cluster: &Cluster,
     policy: PoolPolicy,
+    jobs: &[Arrival],
+) -> Result<Vec<Record>, ScenarioError> {
+    simulate_tenants(cluster, policy, &[], jobs)
+}
+
+/// Runs `jobs` of tenants with these rules, by [`TenantId`], as [`simulate`] does.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_tenants(
+    cluster: &Cluster,
+    policy: PoolPolicy,
+    tenants: &[TenantRules],
     jobs: &[Arrival],
 ) -> Result<Vec<Record>, ScenarioError> {
     let nodes = cluster.slots.len();
@@ -143,6 +105,9 @@ pub fn simulate(
         rates: Vec::new(),
         engines: EnginesInTurn::of_nodes(nodes),
     };
+    for (tenant, rules) in (0..).map(TenantId).zip(tenants) {
+        engine.pool.set_tenant_rules(tenant, *rules, Duration::ZERO);
+    }
     engine.run()?;
     engine.records()
 }
@@ -173,7 +138,8 @@ impl Engine<'_> {
             let changed = self.end_stages(&mut grants)?;
             while let Some(job) = self.jobs.get(next_job).filter(|job| job.at <= self.now) {
                 self.in_system += 1;
-                let job = Job::of_one_tenant(JobId(next_job as u64), job.home, job.size);
+                let tenant = job.tenant;
+                let job = Job { tenant, ..Job::of_one_tenant(JobId(next_job as u64), job.home, job.size) };
                 grants.extend(self.pool.submit(job, self.clock()).map_err(|error| pool_error(&error))?);
                 next_job += 1;
             }

@@ -85,12 +85,12 @@ impl Estimate {
 mod tests {
     use super::super::engine::Arrival;
     use super::*;
-    use fpga_cluster::pool::{Bytes, NodeIndex};
+    use fpga_cluster::pool::{Bytes, NodeIndex, TenantId};
 
     #[test]
     fn measures_of_two_jobs_by_hand() {
         let record = |at: u64, started: u64, ended: u64, size: u64, place: Place| Record {
-            job: Arrival { at, home: NodeIndex(0), size: Bytes(size) },
+            job: Arrival { at, tenant: TenantId::default(), home: NodeIndex(0), size: Bytes(size) },
             started,
             ended,
             place,

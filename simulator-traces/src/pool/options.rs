@@ -129,6 +129,23 @@ pub enum IdleName {
     HomeFirst,
 }
 
+/// `[[tenants]]`: a tenant of the pool.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantOptions {
+    /// Name of the tenant.
+    pub name: String,
+    /// Share of the slot time while other tenants wait as well, in proportion to their weights.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// Share of the jobs, in proportion to those of the other tenants.
+    #[serde(default = "even")]
+    pub arrivals: f64,
+    /// Maximum number of slots that jobs of the tenant hold at the same time; without it no maximum.
+    #[serde(default)]
+    pub held_slots: Option<u32>,
+}
+
 /// `[queues]`: parameters of the workload-aware policies. The model chooses those that are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -253,6 +270,16 @@ impl Default for QueueOptions {
 /// Default of `seeds`.
 pub(super) fn five() -> u64 {
     5
+}
+
+/// Default of a tenant's `weight`.
+fn one() -> u32 {
+    1
+}
+
+/// Default of a tenant's `arrivals`.
+fn even() -> f64 {
+    1.0
 }
 
 /// Default of `policies`: the paper's.

@@ -24,6 +24,9 @@ pub struct Scenario {
     /// The simulated jobs.
     #[serde(default)]
     pub jobs: options::JobOptions,
+    /// The tenants of the jobs; without any all jobs are of one tenant.
+    #[serde(default)]
+    pub tenants: Vec<options::TenantOptions>,
     /// Parameters of the resource-aware policies.
     #[serde(default)]
     pub rules: options::RuleOptions,

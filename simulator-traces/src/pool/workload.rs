@@ -9,6 +9,8 @@ use fpga_cluster::pool::sizes::Sizes;
 use fpga_cluster::pool::{Bytes, NodeIndex};
 
 const MEGABYTE: f64 = 1e6;
+/// The first stream of random numbers for tenants; jobs have those of their nodes.
+const TENANTS: u64 = 1 << 32;
 
 impl Scenario {
     /// The simulated machines.
@@ -100,11 +102,14 @@ impl Scenario {
         let mut arrivals = Vec::new();
         for node in 0..senders {
             let mut random = Random::new(seed, u64::from(node));
+            // Numbers of their own, so that the jobs are the same whatever tenants there are.
+            let mut of_tenants = Random::new(seed, TENANTS + u64::from(node));
             let mut at = 0.0;
             for _ in 0..self.jobs.per_node {
                 at += random.exponential(interval);
                 let size = Bytes(sizes.quantile(random.unit()).max(1.0) as u64);
-                arrivals.push(Arrival { at: (at * 1e9) as u64, home: NodeIndex(node), size });
+                let tenant = self.tenant_at(of_tenants.unit());
+                arrivals.push(Arrival { at: (at * 1e9) as u64, tenant, home: NodeIndex(node), size });
             }
         }
         arrivals.sort_by_key(|job| (job.at, job.home));

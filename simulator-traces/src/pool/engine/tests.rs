@@ -1,6 +1,7 @@
 use super::super::measures::{Estimate, Measures};
 use super::*;
 use crate::random::Random;
+use fpga_cluster::pool::Bytes;
 use fpga_cluster::pool::model::{Formula, ServerLoad};
 use fpga_cluster::pool::policy::{
     Aging, Contention, Fit, NothingFits, Order, Patience, Preference, ResourceAwareRules,
@@ -26,7 +27,8 @@ fn chunks(bytes: f64, engine: EngineOrder) -> Transfer {
 }
 
 fn arrival(seconds: u64, home: u32, size: u64) -> Arrival {
-    Arrival { at: seconds * 1_000_000_000, home: NodeIndex(home), size: Bytes(size) }
+    let tenant = TenantId::default();
+    Arrival { at: seconds * 1_000_000_000, tenant, home: NodeIndex(home), size: Bytes(size) }
 }
 
 /// Start and end of each record in seconds, and its place.
@@ -95,7 +97,7 @@ fn queue(seed: u64, load: f64, sizes: &Sizes, count: u32) -> Vec<Arrival> {
         at += random.exponential(interval);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
         let (nanos, size) = ((at * 1e9) as u64, sizes.quantile(random.unit()) as u64);
-        Arrival { at: nanos, home: NodeIndex(0), size: Bytes(size) }
+        Arrival { at: nanos, tenant: TenantId::default(), home: NodeIndex(0), size: Bytes(size) }
     };
     (0..count).map(draw).collect()
 }
