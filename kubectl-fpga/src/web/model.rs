@@ -2,6 +2,7 @@
 //!
 //! The tables are a function of the last things that were heard; a test gives the model states and reads the rows.
 
+mod heard;
 pub mod moment;
 pub mod node_row;
 pub mod pod_row;
@@ -11,8 +12,9 @@ pub mod trace;
 
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
-use fpga_extender_api::{DecisionView, NodeView};
+use fpga_extender_api::{DecisionView, NodeChanges};
 use fpga_picker_api::FunctionView;
+use heard::Heard;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
@@ -51,7 +53,7 @@ struct KnownNode {
     /// The state in the node's annotation, or why it can't be read; `None` without an annotation.
     annotated: Option<Result<NodeState, String>>,
     /// The extender's view.
-    heard: Option<NodeView>,
+    heard: Option<Heard>,
     row: Option<NodeRow>,
 }
 
@@ -90,21 +92,20 @@ impl Model {
         others.iter().for_each(|name| self.node_gone(name));
     }
 
-    /// The nodes as the extender sees them.
-    pub fn heard(&mut self, views: Vec<NodeView>, now_ms: u64) {
-        let mut silent: HashSet<String> = self
-            .nodes
-            .iter()
-            .filter(|(_, known)| known.heard.is_some())
-            .map(|(name, _)| name.clone())
-            .collect();
-        for view in views {
+    /// What has changed of the nodes as the extender sees them.
+    pub fn heard(&mut self, changes: NodeChanges, now_ms: u64) {
+        let mut gone: HashSet<String> = changes.gone.into_iter().collect();
+        if changes.is_whole {
+            let known = self.nodes.iter().filter(|(_, known)| known.heard.is_some());
+            gone.extend(known.map(|(name, _)| name.clone()));
+        }
+        for view in changes.nodes {
             let name = view.name.clone();
-            silent.remove(&name);
-            self.nodes.entry(name.clone()).or_default().heard = Some(view);
+            gone.remove(&name);
+            self.nodes.entry(name.clone()).or_default().heard = Some(Heard::new(view, now_ms));
             self.refresh(&name, now_ms);
         }
-        self.forget_heard(silent, now_ms);
+        self.forget_heard(gone, now_ms);
     }
 
     /// The extender does not answer: what it said is too old to show.
@@ -113,10 +114,14 @@ impl Model {
         self.forget_heard(all, now_ms);
     }
 
-    /// Looks anew at the nodes of which only the annotation is known: it may be too old by now.
-    pub fn age(&mut self, now_ms: u64) {
-        let annotated = self.nodes.iter().filter(|(_, known)| known.heard.is_none());
-        let names: Vec<String> = annotated.map(|(name, _)| name.clone()).collect();
+    /// The names of the nodes.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    /// Looks anew at nodes of which nothing was heard: what is known of them may be too old by now.
+    pub fn age(&mut self, names: &[String], now_ms: u64) {
         names.iter().for_each(|name| self.refresh(name, now_ms));
     }
 
@@ -179,12 +184,6 @@ impl Model {
         }
     }
 
-    /// The time of the latest decision that is known; 0 if there is none.
-    #[must_use]
-    pub fn last_decision_ms(&self) -> u64 {
-        self.decisions.last().map_or(0, |(at, _)| *at)
-    }
-
     /// The functions as the pickers know them. Each picker counts the requests that pass it.
     pub fn functions(&mut self, views: Vec<FunctionView>) {
         let mut functions: BTreeMap<String, FunctionView> = BTreeMap::new();
@@ -202,9 +201,9 @@ impl Model {
     }
 
     /// Spans that came by OTLP.
-    pub fn spans(&mut self, request: &serde_json::Value) {
+    pub fn spans(&mut self, request: &serde_json::Value, now_ms: u64) {
         self.traces.take(request);
-        let slowest = self.traces.slowest();
+        let slowest = self.traces.slowest(now_ms);
         for (id, row) in &slowest {
             self.tables.put(Table::Traces, id, row);
         }
@@ -279,19 +278,15 @@ impl KnownNode {
     fn row_at(&self, now_ms: u64) -> Option<NodeRow> {
         let before = self.row.as_ref();
         let annotated = self.annotated.as_ref().and_then(|state| state.as_ref().ok());
-        let heard = self.heard.as_ref().and_then(|view| Some((view, view.known.as_ref()?)));
-        if let Some((view, known)) = heard
-            && annotated.is_none_or(|state| state.version() <= known.state.version())
+        if let Some((heard, told)) = self.heard.as_ref().and_then(|heard| Some((heard, heard.told(now_ms)?)))
+            && annotated.is_none_or(|state| state.version() <= told.state.version())
         {
-            let told = Told {
-                state: &known.state,
-                age_ms: known.age_ms,
-                usage_ms: known.usage_ms,
-                reconfiguration_ms: known.reconfiguration_ms,
+            let about = About {
+                labels: heard.labels(),
+                freshness: heard.freshness(now_ms),
+                source: heard.source(),
+                problem: heard.problem(),
             };
-            let problem = view.problem.as_deref();
-            let about =
-                About { labels: &view.labels, freshness: &view.freshness, source: &view.source, problem };
             return Some(NodeRow::of(about, Some(told), before, now_ms));
         }
         if let Some(state) = annotated {
@@ -307,15 +302,15 @@ impl KnownNode {
             };
             return Some(NodeRow::of(about, Some(told), before, now_ms));
         }
-        let view = self.heard.as_ref();
+        let heard = self.heard.as_ref();
         let unreadable = self.annotated.as_ref().and_then(|state| state.as_ref().err());
-        let problem = unreadable.or(view.and_then(|view| view.problem.as_ref()));
-        let labels = view.map_or(&self.labels, |view| &view.labels);
+        let problem = unreadable.map(String::as_str).or(heard.and_then(Heard::problem));
+        let labels = heard.map_or(&self.labels, Heard::labels);
         if problem.is_none() && labels.is_empty() {
             return None;
         }
         let freshness = if problem.is_some() { "unreadable" } else { "absent" };
-        let about = About { labels, freshness, source: "", problem: problem.map(String::as_str) };
+        let about = About { labels, freshness, source: "", problem };
         Some(NodeRow::of(about, None, before, now_ms))
     }
 }

@@ -45,7 +45,7 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 
 /// Takes a request with spans. `Json` demands its content type, which a browser lets no foreign page send.
 async fn take(State(shared): State<Arc<Shared>>, Json(request): Json<Value>) -> Json<Value> {
-    shared.change(|model, _| model.spans(&request));
+    shared.change(|model, now_ms| model.spans(&request, now_ms));
     Json(json!({}))
 }
 

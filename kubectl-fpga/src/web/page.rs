@@ -45,6 +45,7 @@ const FILES: &[(&str, File)] = &files![
     "js/parts/moments.js": SCRIPT,
     "js/parts/mosaic.js": SCRIPT,
     "js/parts/panel.js": SCRIPT,
+    "js/parts/slowest.js": SCRIPT,
     "js/parts/spark.js": SCRIPT,
     "js/parts/waiting.js": SCRIPT,
     "js/parts/whom.js": SCRIPT,

@@ -16,8 +16,10 @@ use tokio::task::JoinSet;
 pub const WATCH_SILENCE: Duration = Duration::from_secs(30);
 /// Pause before a source is tried again.
 const RETRY: Duration = Duration::from_secs(2);
-/// How often nodes of which only the annotation is known are looked at anew.
+/// How often nodes are looked at anew, whose states age.
 const AGEING: Duration = Duration::from_secs(5);
+/// Nodes that are looked at while pages wait for the model.
+const AGEING_NODES: usize = 256;
 
 /// Starts all watches. They end when the set is dropped.
 pub fn start(connect: &ConnectArgs, cluster: Option<&Cluster>, shared: &Arc<Shared>) -> JoinSet<()> {
@@ -36,6 +38,9 @@ pub fn start(connect: &ConnectArgs, cluster: Option<&Cluster>, shared: &Arc<Shar
 async fn age(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(AGEING).await;
-        shared.change(|model, now_ms| model.age(now_ms));
+        for names in shared.change(|model, _| model.node_names()).chunks(AGEING_NODES) {
+            shared.change(|model, now_ms| model.age(names, now_ms));
+            tokio::task::yield_now().await;
+        }
     }
 }

@@ -12,8 +12,10 @@ const MAX_SPANS: usize = 128;
 const MAX_ALL_SPANS: usize = 16_384;
 /// Traces of a function that are shown.
 const SHOWN_OF_FUNCTION: usize = 12;
-/// Traces that are shown.
+/// Traces that are shown, beside the slowest of the last minute.
 const SHOWN: usize = 48;
+/// The last minute.
+const RECENT_MS: u64 = 60_000;
 /// Longest text that is kept, in bytes.
 const MAX_TEXT: usize = 128;
 /// Attributes of a span that are kept.
@@ -113,9 +115,9 @@ impl Traces {
         }
     }
 
-    /// The slowest requests of each function, the slowest first, with their ids.
+    /// The slowest requests of each function, and the slowest of the last minute, the slowest first, with their ids.
     #[must_use]
-    pub fn slowest(&self) -> Vec<(&str, TraceRow)> {
+    pub fn slowest(&self, now_ms: u64) -> Vec<(&str, TraceRow)> {
         let mut requests: Vec<(&str, &SpanRow, &str)> = self
             .traces
             .iter()
@@ -125,19 +127,23 @@ impl Traces {
             })
             .collect();
         requests.sort_by(|(a_id, a, _), (b_id, b, _)| b.took_us.cmp(&a.took_us).then(a_id.cmp(b_id)));
-        let mut shown_of: HashMap<&str, usize> = HashMap::new();
-        requests.retain(|(_, _, function)| {
-            let shown = shown_of.entry(function).or_default();
-            *shown += 1;
-            *shown <= SHOWN_OF_FUNCTION
+        let is_recent = |span: &SpanRow| span.start_us / 1_000 >= now_ms.saturating_sub(RECENT_MS);
+        let recent = requests.iter().find(|(_, span, _)| is_recent(span)).map(|(id, ..)| *id);
+        let (mut shown, mut shown_of) = (0, HashMap::<&str, usize>::new());
+        requests.retain(|(id, _, function)| {
+            let of_function = shown_of.entry(function).or_default();
+            let is_among_slowest = *of_function < SHOWN_OF_FUNCTION && shown < SHOWN;
+            *of_function += usize::from(is_among_slowest);
+            shown += usize::from(is_among_slowest);
+            is_among_slowest || recent == Some(*id)
         });
-        let shown = requests.into_iter().take(SHOWN).map(|(id, span, function)| {
+        let rows = requests.into_iter().map(|(id, span, function)| {
             let mut spans = self.traces.get(id).cloned().unwrap_or_default();
             spans.sort_by_key(|span| span.start_us);
             let (at_ms, took_us) = (span.start_us / 1_000, span.took_us);
             (id, TraceRow { function: function.to_owned(), at_ms, took_us, spans })
         });
-        shown.collect()
+        rows.collect()
     }
 }
 
@@ -176,11 +182,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// More than a minute after all requests.
+    const LATER: u64 = 1_000_000;
+
     fn request(trace: u64, took_us: u64) -> Value {
         request_of("default/sobel", trace, took_us)
     }
 
     fn request_of(function: &str, trace: u64, took_us: u64) -> Value {
+        request_at(5_000, function, trace, took_us)
+    }
+
+    fn request_at(at_ms: u64, function: &str, trace: u64, took_us: u64) -> Value {
         let span = |id: &str, parent: &str, name: &str, start_us: u64, took_us: u64| {
             json!({"traceId": format!("{trace:032x}"), "spanId": id, "parentSpanId": parent, "name": name,
                 "startTimeUnixNano": (start_us * 1_000).to_string(),
@@ -188,9 +201,9 @@ mod tests {
                 "attributes": [{"key": "fpga.bitstream", "value": {"stringValue": "sobel"}},
                                {"key": "fpga.opencl.status", "value": {"intValue": "-5"}}]})
         };
-        let mut whole = span("a", "client", "request", 5_000_000, took_us);
+        let mut whole = span("a", "client", "request", at_ms * 1_000, took_us);
         whole["attributes"] = json!([{"key": FUNCTION, "value": {"stringValue": function}}]);
-        let spans = json!([span("b", "a", "task", 5_000_100, 50), whole]);
+        let spans = json!([span("b", "a", "task", at_ms * 1_000 + 100, 50), whole]);
         let name = json!([{"key": "service.name", "value": {"stringValue": "picker"}}]);
         json!({"resourceSpans": [{"resource": {"attributes": name}, "scopeSpans": [{"spans": spans}]}]})
     }
@@ -201,7 +214,7 @@ mod tests {
         for (trace, took) in [(1, 100), (2, 900), (3, 400)] {
             traces.take(&request(trace, took));
         }
-        let slowest = traces.slowest();
+        let slowest = traces.slowest(LATER);
         assert_eq!(slowest.iter().map(|(_, row)| row.took_us).collect::<Vec<_>>(), [900, 400, 100]);
         let (id, row) = &slowest[0];
         assert_eq!(
@@ -221,9 +234,25 @@ mod tests {
             traces.take(&request(trace, 1_000 * trace));
         }
         traces.take(&request_of("default/fast", 200, 1));
-        let slowest = traces.slowest();
+        let slowest = traces.slowest(LATER);
         assert_eq!(slowest.len(), SHOWN_OF_FUNCTION + 1);
         assert_eq!(slowest[SHOWN_OF_FUNCTION].1.function, "default/fast");
+    }
+
+    #[test]
+    fn the_slowest_of_the_last_minute_is_shown_beside_slower_ones_of_before() {
+        let mut traces = Traces::default();
+        for trace in 1..=100 {
+            traces.take(&request(trace, 1_000 * trace));
+        }
+        for (trace, took) in [(200, 3), (201, 5), (202, 4)] {
+            traces.take(&request_at(100_000, "default/sobel", trace, took));
+        }
+        let ids = |now_ms| traces.slowest(now_ms).iter().map(|(id, _)| (*id).to_owned()).collect::<Vec<_>>();
+        let before = ids(LATER);
+        assert_eq!(before.len(), SHOWN_OF_FUNCTION);
+        assert_eq!(ids(159_000), [before.as_slice(), &[format!("{:032x}", 201)]].concat());
+        assert_eq!(ids(161_000), before, "its minute is over");
     }
 
     #[test]
@@ -232,7 +261,7 @@ mod tests {
         for trace in 0..2_000 {
             traces.take(&request_of(&format!("default/{trace}"), trace, trace));
         }
-        assert_eq!((traces.traces.len(), traces.slowest().len()), (MAX_TRACES, SHOWN));
+        assert_eq!((traces.traces.len(), traces.slowest(LATER).len()), (MAX_TRACES, SHOWN));
         for trace in 1_800..2_000 {
             for _ in 0..MAX_SPANS {
                 traces.take(&request(trace, 1));

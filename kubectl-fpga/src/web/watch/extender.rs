@@ -7,13 +7,15 @@ use crate::connection::ConnectArgs;
 use crate::part::Part;
 use crate::problem::Problem;
 use crate::replicas::{self, Replica};
-use fpga_extender_api::{DecisionView, NodeView};
+use fpga_extender_api::{DecisionView, NodeChanges};
+use futures::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Least time between two questions.
 const PERIOD: Duration = Duration::from_millis(400);
-/// The extender's answers take at most this many bytes a second, so that a large cluster is asked less often.
+/// The answers on nodes take at most this many bytes a second, so that a large cluster whose nodes all change is asked less
+/// often.
 const BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// Asks until the future is dropped.
@@ -22,7 +24,14 @@ pub(super) async fn poll(connect: ConnectArgs, shared: Arc<Shared>) {
     tell(State::Connecting);
     loop {
         let problem = match replicas::replicas(Part::Extender, &connect).await {
-            Ok(replicas) => ask(&replicas, &shared).await,
+            Ok(replicas) => {
+                let decisions = join_all(replicas.iter().map(|replica| follow_decisions(replica, &shared)));
+                tokio::select! {
+                    problem = follow_nodes(&replicas, &shared) => problem,
+                    // They end only if there is no replica.
+                    _ = decisions => no_replica(),
+                }
+            }
             Err(problem) => problem,
         };
         tell(State::from(&problem));
@@ -31,52 +40,72 @@ pub(super) async fn poll(connect: ConnectArgs, shared: Arc<Shared>) {
     }
 }
 
-/// Asks these replicas until none answers. All replicas hear the same of nodes, so one is asked for them; a decision is
-/// known to the replica that made it.
-async fn ask(replicas: &[Replica], shared: &Shared) -> Problem {
+/// Follows the nodes until no replica answers. All replicas hear the same of nodes, so one is asked for them.
+async fn follow_nodes(replicas: &[Replica], shared: &Shared) -> Problem {
+    let mut silent = 0;
+    for replica in replicas.iter().cycle() {
+        let problem = follow_nodes_of(replica, shared, &mut silent).await;
+        silent += 1;
+        if silent >= replicas.len() {
+            return problem;
+        }
+    }
+    no_replica()
+}
+
+/// Follows the nodes until the replica does not answer. An answer sets the number of silent replicas to 0.
+async fn follow_nodes_of(replica: &Replica, shared: &Shared, silent: &mut usize) -> Problem {
+    let mut version = String::new();
     loop {
-        let (mut bytes, mut problem) = (None, None);
-        for replica in replicas {
-            match nodes(replica).await {
-                Ok((views, length)) => {
-                    shared.change(|model, now_ms| {
-                        model.heard(views, now_ms);
-                        model.source(Source::Extender, &State::live());
-                    });
-                    bytes = Some(length);
-                    break;
-                }
-                Err(silent) => problem = problem.or(Some(silent)),
-            }
-        }
-        let Some(bytes) = bytes else {
-            // `replicas` is never empty, so that one of them did not answer.
-            return problem.unwrap_or_else(|| Problem::Other {
-                doing: "asking the extender".to_owned(),
-                error: "it has no replica".to_owned(),
-            });
+        let (changes, bytes) = match changes(replica, &version).await {
+            Ok(answer) => answer,
+            Err(problem) => return problem,
         };
-        let since = shared.change(|model, _| model.last_decision_ms());
-        for told in
-            replicas::ask_all::<Vec<DecisionView>>(replicas, &format!("/decisions?since={since}")).await
-        {
-            // An extender of an older version knows no such question.
-            if let Ok(Some(decisions)) = told.answer {
-                shared.change(|model, _| model.decided(decisions));
-            }
-        }
+        *silent = 0;
+        version.clone_from(&changes.version);
+        shared.change(|model, now_ms| {
+            model.heard(changes, now_ms);
+            model.source(Source::Extender, &State::live());
+        });
         tokio::time::sleep(pause(bytes)).await;
     }
 }
 
-async fn nodes(replica: &Replica) -> Result<(Vec<NodeView>, u64), Problem> {
-    let text = replica.text("/nodes").await?.unwrap_or_else(|| "[]".to_owned());
-    let views = serde_json::from_str(&text).map_err(|error| Problem::Answer {
+/// What has changed of the nodes since a version, and the length of the answer in bytes.
+async fn changes(replica: &Replica, version: &str) -> Result<(NodeChanges, u64), Problem> {
+    let text = replica.text(&format!("/nodes?since={version}")).await?.unwrap_or_else(|| "[]".to_owned());
+    // An extender of an older version tells all nodes, as an array.
+    let changes = if text.starts_with('[') {
+        let all = |nodes| NodeChanges { version: String::new(), is_whole: true, gone: Vec::new(), nodes };
+        serde_json::from_str(&text).map(all)
+    } else {
+        serde_json::from_str(&text)
+    };
+    let changes = changes.map_err(|error| Problem::Answer {
         part: Part::Extender,
         replica: replica.name.clone(),
         error: error.to_string(),
     })?;
-    Ok((views, text.len() as u64))
+    Ok((changes, text.len() as u64))
+}
+
+/// Follows the decisions of a replica, which alone knows them, for as long as the future is polled.
+async fn follow_decisions(replica: &Replica, shared: &Shared) {
+    let mut since = 0;
+    loop {
+        let told = replica.ask::<Vec<DecisionView>>(&format!("/decisions?since={since}")).await;
+        // Whether the extender answers is seen at its nodes, and one of an older version knows no such question.
+        if let Ok(Some(decisions)) = told {
+            since = decisions.iter().map(|decision| decision.at_ms).max().unwrap_or(since);
+            shared.change(|model, _| model.decided(decisions));
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// A list of replicas is never empty.
+fn no_replica() -> Problem {
+    Problem::Other { doing: "asking the extender".to_owned(), error: "it has no replica".to_owned() }
 }
 
 /// The pause after an answer of so many bytes.

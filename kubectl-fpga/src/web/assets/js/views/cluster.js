@@ -8,6 +8,7 @@ import { figures } from "../parts/figures.js";
 import { drawMoments, lastMoments, moments, tickMoments } from "../parts/moments.js";
 import { drawMosaic, mosaic } from "../parts/mosaic.js";
 import { panel } from "../parts/panel.js";
+import { slowest } from "../parts/slowest.js";
 import { drawSpark, spark } from "../parts/spark.js";
 import { drawWaiting } from "../parts/waiting.js";
 import { drawWhom, whom } from "../parts/whom.js";
@@ -74,9 +75,10 @@ export function cluster(root) {
   press();
 
   const waiting = panel("Waiting");
+  const slow = slowest();
   const happening = panel("Just now", moments());
   const decided = panel("Last decisions", undefined, link(to("decisions"), "", "all"));
-  root.append(el("div", "cluster", numbers.element, boards, el("aside", "aside", waiting.element, happening.element, decided.element)));
+  root.append(el("div", "cluster", numbers.element, boards, el("aside", "aside", waiting.element, slow.element, happening.element, decided.element)));
 
   function drawBoards() {
     shape = shapeOfNodes();
@@ -125,6 +127,7 @@ export function cluster(root) {
         if (rows("nodes").size <= MANY || !wasOverview || has("filter")) drawOverview();
         wasOverview = items.length > 0;
       }
+      if (has("traces")) slow.draw();
       if (has("moments")) {
         const found = lastMoments(10);
         drawMoments(happening.list, found);
@@ -139,6 +142,7 @@ export function cluster(root) {
     tick() {
       if (isListOld) drawBoards();
       if (isOverviewOld) drawOverview();
+      slow.draw();
       tickMoments(happening.list);
       for (const item of waiting.list.children) item.tick?.();
       for (const item of decided.list.children) item.tick?.();
