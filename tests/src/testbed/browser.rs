@@ -73,6 +73,8 @@ impl Browser {
         for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
             browser.command(domain, json!({})).await?;
         }
+        // Durations are the processor's time of the page's thread, which another program on the machine does not lengthen.
+        browser.command("Performance.enable", json!({"timeDomain": "threadTicks"})).await?;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         browser.command("Emulation.setDeviceMetricsOverride", size).await?;
         Ok(browser)
@@ -129,13 +131,29 @@ impl Browser {
         self.wait(&format!("document.body.textContent.includes({})", json!(text))).await
     }
 
+    /// The processor's time that the page's scripts have taken so far.
+    ///
+    /// # Errors
+    /// The browser does not tell.
+    pub async fn script_time(&mut self) -> Result<Duration> {
+        let answer = self.command("Performance.getMetrics", json!({})).await?;
+        let mut metrics = answer["metrics"].as_array().into_iter().flatten();
+        let script = metrics.find(|metric| metric["name"] == "ScriptDuration");
+        let seconds = script.and_then(|metric| metric["value"].as_f64()).context("no ScriptDuration")?;
+        Ok(Duration::try_from_secs_f64(seconds)?)
+    }
+
     /// Presses and releases a key by its name in `KeyboardEvent.key`.
     ///
     /// # Errors
     /// The browser does not answer.
     pub async fn press(&mut self, key: &str) -> Result<()> {
         let text = if key.chars().count() == 1 { Some(key) } else { None };
-        let code = if key == "Enter" { 13 } else { 0 };
+        let code = match key {
+            "Enter" => 13,
+            "Escape" => 27,
+            _ => 0,
+        };
         let text = if key == "Enter" { Some("\r") } else { text };
         let down = json!({"type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code});
         let mut down = down;

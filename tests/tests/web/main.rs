@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod at_scale;
+mod broker;
 mod demo;
+mod extender;
 mod hostile;
+mod keyboard;
 mod lost;
 mod pages;
 mod pool;

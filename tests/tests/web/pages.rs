@@ -29,12 +29,23 @@ pub struct Page {
 impl Page {
     /// Opens a page that shows these answers.
     pub async fn open(answers: Answers) -> Self {
+        Self::open_with(answers, Parts::default()).await
+    }
+
+    /// Opens a page that shows these answers, but asks the parts that `parts` names.
+    pub async fn open_with(answers: Answers, parts: Parts) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let site = StandInSite::start(answers).await.unwrap();
         let kubeconfig = site.kubeconfig(dir.path()).unwrap();
         let network = Network::claim().unwrap();
         let otlp = format!("{}:{OTLP_PORT}", network.control_plane());
-        let parts = Parts { otlp_listen: Some(otlp.clone()), ..Self::parts(&site) };
+        let of_site = Self::parts(&site);
+        let parts = Parts {
+            otlp_listen: Some(otlp.clone()),
+            extender: parts.extender.or(of_site.extender),
+            picker: of_site.picker,
+            ..parts
+        };
         let web = Web::start_with(&kubeconfig, &dir.path().join("log"), &parts).await.unwrap();
         let mut browser = Browser::start(1400, 860).await.unwrap();
         browser.open(web.url()).await.unwrap();
@@ -73,6 +84,13 @@ pub fn pictures() -> PathBuf {
 
 /// A node as the extender tells of it, with boards that have these bitstreams in their slots.
 pub fn node(name: &str, seq: u64, boards: &[&[&str]]) -> Value {
+    json!({"name": name, "freshness": "fresh", "source": "stream",
+           "known": {"ageMs": 300, "version": {}, "usageMs": 300_000, "reconfigurationMs": 9_000,
+                     "state": state(seq, boards)}})
+}
+
+/// The state of a node with boards that have these bitstreams in their slots.
+pub fn state(seq: u64, boards: &[&[&str]]) -> Value {
     let mut names: Vec<&str> = boards.concat();
     names.sort_unstable();
     names.dedup();
@@ -83,14 +101,12 @@ pub fn node(name: &str, seq: u64, boards: &[&[&str]]) -> Value {
                "usageMs": 300_000 + 40_000 * number, "reconfigurationMs": 9_000, "queued": seq % 3, "healthy": true})
     });
     let slices: Vec<u64> = (0..30).map(|slice| (slice * 7 + seq) % 11 * 3_000).collect();
-    let state = json!({
+    json!({
         "boot": 1, "seq": seq, "heartbeatMs": 60_000, "measuredAtMs": 1, "windowMs": 300_000, "usageMs": 0,
         "reconfigurationMs": 0, "devices": devices.collect::<Vec<_>>(),
         "bitstreams": names.iter().map(|name| json!({"name": name, "lastUsedAgoMs": 0})).collect::<Vec<_>>(),
         "window": {"bucketMs": 10_000, "usageMs": slices, "reconfigurationMs": []},
-    });
-    json!({"name": name, "freshness": "fresh", "source": "stream",
-           "known": {"ageMs": 300, "version": {}, "usageMs": 300_000, "reconfigurationMs": 9_000, "state": state}})
+    })
 }
 
 /// A pod that wants a bitstream, on a node's board if it has one.
