@@ -48,3 +48,4 @@ mod stream_identity;
 mod tls;
 mod traces;
 mod watching;
+mod web_rights;
