@@ -1,6 +1,7 @@
-//! The view of the pool, with a real broker, a real device manager that lends its slot, and real jobs.
+//! The view of the pool, with a real broker, a real device manager that lends its slot, and real jobs and groups.
 
 use crate::pages::pictures;
+use fpga_acc::{Config, Goal, GroupRequest, Pool};
 use fpga_tests::testbed::browser::Browser;
 use fpga_tests::testbed::pool::{PoolBed, Sharing};
 use fpga_tests::testbed::web::Web;
@@ -61,4 +62,50 @@ async fn the_pool_shows_whose_job_has_the_slot_who_waits_and_why_a_broker_does_n
     bed.start_broker().await.unwrap();
     browser.wait(&format!("{note} === ''")).await.unwrap();
     browser.wait_for_text("0 of 1 lent slot in use, 0 jobs wait").await.unwrap();
+}
+
+/// Actions of the group; each takes 400 ms on the slow board.
+const ACTIONS: u64 = 60;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: make test-web"]
+async fn a_group_with_a_deadline_shows_its_goal_against_what_is_forecast() {
+    let mut bed = PoolBed::start().await.unwrap();
+    let model = "board = \"slow\"\nreconfiguration = \"50ms\"\n\
+        [[kernel]]\nbitstream = \"sha-256\"\nlaunch = \"400ms\"\n";
+    bed.start_manager_with(&Sharing { slots: 1, lent: 1, model: Some(model.to_owned()) }).await.unwrap();
+    let web = Web::start_for_pool(&bed).await.unwrap();
+    let mut browser = Browser::start(1400, 860).await.unwrap();
+    browser.open(&format!("{}#/pool", web.url())).await.unwrap();
+    browser.wait_for_text("0 of 1 lent slot in use").await.unwrap();
+
+    let config = Config {
+        token_file: Some(bed.token_file("mill")),
+        node: Some("office".to_owned()),
+        ..Config::of(&bed.broker_address()).unwrap()
+    };
+    let pool = Pool::connect(config).unwrap();
+    let goal = Goal::Deadline { actions: ACTIONS, within: Duration::from_secs(600) };
+    let group = pool.open_group(GroupRequest::new("sha-256", goal, 0..=1)).unwrap();
+    let mut actions = Vec::new();
+    for _ in 0..ACTIONS {
+        actions.push(group.submit(vec![7; 64]).await.unwrap());
+    }
+    let row = "document.querySelectorAll('section.wide tbody tr')[0]";
+    let cell = |index: usize| format!("({row}?.children[{index}]?.textContent ?? '')");
+    browser.wait(&format!("{} === 'mill'", cell(0))).await.unwrap();
+    let goal = format!("/^60 actions in 10 min, \\d+ (s|min) left$/.test({})", cell(1));
+    browser.wait(&goal).await.unwrap();
+    browser.wait(&format!("/^done in \\d+ s$/.test({})", cell(3))).await.unwrap();
+    browser.wait(&format!("{} === 'will be kept'", cell(4))).await.unwrap();
+    browser.wait(&format!("{row}.children[4].className === 'good'")).await.unwrap();
+    browser.wait(&format!("{} === '1 of 1 given'", cell(5))).await.unwrap();
+    browser.wait(&format!("/^[1-9]\\d* of 60$/.test({})", cell(2))).await.unwrap();
+    browser.picture(&pictures().join("pool-group.png")).await.unwrap();
+    for action in actions {
+        action.await.unwrap();
+    }
+    group.close().await.unwrap();
+    browser.wait(&format!("{row} === undefined")).await.unwrap();
+    assert_eq!(browser.complaints(), [""; 0]);
 }
