@@ -66,7 +66,7 @@ fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(&path, bytes).with_context(|| path.display().to_string())
 }
 
-/// The relative targets of the links of a document, without anchors.
+/// The relative targets of the links of a document, without anchors, and of its pictures.
 fn links(text: &str) -> Vec<String> {
     let mut is_code = false;
     let mut found = Vec::new();
@@ -77,8 +77,9 @@ fn links(text: &str) -> Vec<String> {
         if is_code {
             continue;
         }
-        for piece in line.split("](").skip(1) {
-            let target = piece.split([')', '#', ' ']).next().unwrap_or_default();
+        let pieces = ["](", " src=\"", " srcset=\""].iter().flat_map(|begin| line.split(begin).skip(1));
+        for piece in pieces {
+            let target = piece.split([')', '#', ' ', '"']).next().unwrap_or_default();
             if !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:") {
                 found.push(target.to_owned());
             }
@@ -119,6 +120,8 @@ mod tests {
     fn links_in_code_and_to_other_sites_are_no_links_to_documents() {
         let text = "[a](x.md#part) [b](https://example.com)\n```sh\necho '](no.md)'\n```\n[c](../y/z.md)";
         assert_eq!(links(text), ["x.md", "../y/z.md"]);
+        let pictures = "<source srcset=\"dark.png\">\n<img alt=\"A page\" src=\"light.png\">";
+        assert_eq!(links(pictures), ["dark.png", "light.png"]);
         assert_eq!(from("book/use/pods.md", "../../README.md"), Path::new("README.md"));
     }
 }

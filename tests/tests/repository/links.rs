@@ -19,10 +19,15 @@ fn prose(text: &str) -> Vec<String> {
     lines
 }
 
-/// The targets of links.
+/// The targets of links and of pictures.
 fn targets(text: &str) -> Vec<String> {
     let of_line = |line: String| -> Vec<String> {
-        line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+        let forms = [("](", ')'), (" src=\"", '"'), (" srcset=\"", '"')];
+        let of_form = |(begin, end): &(&str, char)| {
+            let found = line.split(begin).skip(1).filter_map(|rest| rest.split(*end).next());
+            found.map(str::to_owned).collect::<Vec<_>>()
+        };
+        forms.iter().flat_map(of_form).collect()
     };
     prose(text).into_iter().flat_map(of_line).collect()
 }
@@ -49,6 +54,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 #[test]
 fn a_link_in_code_is_none_and_an_anchor_is_its_headings_words() {
     assert_eq!(targets("[a](b.md#c) `[d](e)`\n```\n[f](g)\n```\n[h](i)"), ["b.md#c", "i"]);
+    assert_eq!(targets("<source srcset=\"a.png\">\n<img alt=\"b\" src=\"c.png\">"), ["a.png", "c.png"]);
     assert_eq!(anchors("# Who, `when` & why\n```\n# no heading\n```\n"), ["who-when--why".to_owned()].into());
 }
 
