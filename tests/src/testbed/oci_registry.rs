@@ -96,6 +96,14 @@ impl OciRegistry {
         self.folder.join("data")
     }
 
+    /// The file with the bytes of this digest (`sha256:HEX`).
+    #[must_use]
+    pub fn blob(&self, digest: &str) -> PathBuf {
+        let hex = digest.trim_start_matches("sha256:");
+        let start = hex.get(..2).unwrap_or_default();
+        self.data().join(format!("docker/registry/v2/blobs/sha256/{start}/{hex}/data"))
+    }
+
     /// Number of requests so far whose line in the access log has this text.
     #[must_use]
     pub fn requests(&self, text: &str) -> usize {

@@ -5,6 +5,7 @@
 
 mod installed;
 mod library;
+mod load;
 mod platforms;
 mod pool;
 mod publisher;

@@ -1,28 +1,29 @@
 //! The chart's router in pods of real nodes: requests go by its Envoys and pickers, which know the boards by streams of the
-//! collectors, while pods of the router end in every way.
+//! collectors, while pods of the router end in every way, and one of the function is evicted.
 
 use super::LONG;
-use super::site::{create, sobel_image};
+use super::load::Load;
+use super::registry::until_ready;
+use super::site::sobel_image;
 use anyhow::Context as _;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::http_client::{Answer, HttpClient};
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
-use fpga_tests::testbed::real_node::{RunMount, envoy_image};
+use fpga_tests::testbed::real_node::{Image, RunMount, envoy_image};
 use fpga_tests::testbed::restricted::{self, RestrictedPod};
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::core::v1::Service;
-use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-use tokio::task::JoinHandle;
+use std::time::Instant;
 
 /// The function, and its namespace.
 const FUNCTION: &str = "sobel";
@@ -31,68 +32,44 @@ const NODES: [(&str, RunMount); 2] = [("n1", RunMount::Executable), ("n2", RunMo
 const VALUES: [&str; 2] = ["router.enabled=true", "router.drainSeconds=4"];
 /// Port of a picker's metrics, in the router's pods.
 const PICKER_METRICS: u16 = 9471;
-/// Clients at a time.
+/// Clients at a time, each over a connection that it keeps.
 const CLIENTS: usize = 4;
-/// Longest time for which a client sends a request again.
-const AGAIN: Duration = Duration::from_secs(10);
 
-/// Clients that call the function all the time, each over a connection that it keeps.
-struct Load {
-    stop: Arc<AtomicBool>,
-    cut: Arc<AtomicUsize>,
-    answered: Arc<AtomicUsize>,
-    clients: Vec<JoinHandle<()>>,
+/// Makes a Deployment of the function with a replica on each node.
+async fn deploy(cluster: &RealCluster, pods: &Api<Pod>, image: &Image) {
+    let client = cluster.plane().client();
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), SHOP);
+    let nodes: Api<Node> = Api::all(client.clone());
+    let close = async |node: &str, is_closed: bool| {
+        let patch = Patch::Merge(json!({"spec": {"unschedulable": is_closed}}));
+        nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
+    };
+    let [(one, _), (two, _)] = NODES;
+    close(two, true).await;
+    let function = RestrictedPod::function(FUNCTION, Function::Sobel, image.name());
+    let function = function.annotation("fpga-scheduling.io/bitstreams", FUNCTION);
+    deployments.create(&PostParams::default(), &function.deployment(1).unwrap()).await.unwrap();
+    until_ready(pods, FUNCTION, 1).await;
+    close(two, false).await;
+    close(one, true).await;
+    let replicas = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    deployments.patch(FUNCTION, &PatchParams::default(), &replicas).await.unwrap();
+    until_ready(pods, FUNCTION, 2).await;
+    close(one, false).await;
 }
 
-impl Load {
-    fn start(url: &str, case: &Case) -> Self {
-        let (stop, cut, answered) = (Arc::default(), Arc::default(), Arc::default());
-        let clients = (0..CLIENTS).map(|_| {
-            let (url, case) = (url.to_owned(), case.clone());
-            let (stop, cut, answered): (Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>) =
-                (Arc::clone(&stop), Arc::clone(&cut), Arc::clone(&answered));
-            tokio::spawn(async move {
-                let http = HttpClient::keeping_connections(LONG);
-                while !stop.load(Ordering::SeqCst) {
-                    // The function changes nothing, so that its requests can be sent again.
-                    let first = Instant::now();
-                    while let Err(error) = case.invoke_at(&http, &url).await {
-                        cut.fetch_add(1, Ordering::SeqCst);
-                        println!("a request failed: {error:#}");
-                        assert!(first.elapsed() < AGAIN, "sent again it failed: {error:#}");
-                    }
-                    answered.fetch_add(1, Ordering::SeqCst);
-                }
-            })
-        });
-        let clients = clients.collect();
-        Self { stop, cut, answered, clients }
-    }
-
-    /// Requests that failed until now.
-    fn cut(&self) -> usize {
-        self.cut.load(Ordering::SeqCst)
-    }
-
-    /// Waits until each client has had further answers.
-    async fn goes_on(&self) {
-        let before = self.answered.load(Ordering::SeqCst);
-        wait::until("further requests to be answered", LONG, async || {
-            let now = self.answered.load(Ordering::SeqCst);
-            Ok((now >= before + 4 * CLIENTS).then_some(()))
-        })
-        .await
-        .unwrap();
-    }
-
-    /// Ends the load; returns how many requests were answered.
-    async fn end(self) -> usize {
-        self.stop.store(true, Ordering::SeqCst);
-        for client in self.clients {
-            client.await.unwrap();
-        }
-        self.answered.load(Ordering::SeqCst)
-    }
+/// Evicts a replica of the function under load, as the registry moves one: its replacement serves, and no request is cut.
+async fn an_evicted_replica_costs_no_request(pods: &Api<Pod>, load: &Load) {
+    let evicted = until_ready(pods, FUNCTION, 2).await.remove(0).name_any();
+    pods.evict(&evicted, &EvictParams::default()).await.unwrap();
+    wait::until("the evicted replica to be gone", LONG, async || {
+        Ok(pods.get_opt(&evicted).await?.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
+    until_ready(pods, FUNCTION, 2).await;
+    load.goes_on().await;
+    assert_eq!(load.cut(), 0, "requests failed when a replica of the function was evicted");
 }
 
 /// The metrics of the picker in each pod of the router.
@@ -165,7 +142,7 @@ async fn kill_one(program: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
-async fn the_router_picks_by_streams_and_answers_every_request_while_its_pods_are_deleted_and_rolled_and_its_pickers_killed()
+async fn the_router_picks_by_streams_and_answers_every_request_while_its_pods_and_the_functions_end_and_its_pickers_are_killed()
  {
     let sobel = sobel_image();
     let cluster = RealCluster::start(RealClusterSpec {
@@ -177,11 +154,7 @@ async fn the_router_picks_by_streams_and_answers_every_request_while_its_pods_ar
     .unwrap();
     let client = cluster.plane().client();
     let pods = restricted::namespace(client, SHOP).await.unwrap();
-    for (node, _) in NODES {
-        let pod = RestrictedPod::function(&format!("{FUNCTION}-{node}"), Function::Sobel, sobel.name());
-        let pod = pod.label("app", FUNCTION).annotation("fpga-scheduling.io/bitstreams", FUNCTION);
-        create(&pods, &pod.on(node)).await;
-    }
+    deploy(&cluster, &pods, &sobel).await;
     let services: Api<Service> = Api::namespaced(client.clone(), SHOP);
     services.create(&PostParams::default(), &restricted::function_service(FUNCTION).unwrap()).await.unwrap();
     pickers_know_the_boards_by_streams(&cluster).await;
@@ -206,7 +179,7 @@ async fn the_router_picks_by_streams_and_answers_every_request_while_its_pods_ar
     assert!(!choices.contains_key("in_flight"), "a choice was made without a fresh state: {choices:?}");
 
     // Pods that end in order, and pickers that end in any way, cost no request.
-    let load = Load::start(&url, &case);
+    let load = Load::start(&url, &case, CLIENTS, || HttpClient::keeping_connections(LONG));
     load.goes_on().await;
     let of_router = cluster.pods();
     let routers = ListParams::default().labels("app.kubernetes.io/name=fpga-router");
@@ -233,6 +206,8 @@ async fn the_router_picks_by_streams_and_answers_every_request_while_its_pods_ar
     pickers_know_the_boards_by_streams(&cluster).await;
     load.goes_on().await;
     assert_eq!(load.cut(), 0, "requests failed when Helm rolled the router in {NAMESPACE}");
+
+    an_evicted_replica_costs_no_request(&pods, &load).await;
 
     // A killed Envoy cuts its requests; who sends one again is answered.
     kill_one("envoy").await;
