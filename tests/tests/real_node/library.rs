@@ -1,14 +1,16 @@
 //! From a source file to a pod that names it: bitstreams by the registry and the resource Bitstream, and no file on a node
-//! that somebody put there. A registry that dies in the middle of a download, and a store that is full.
+//! that somebody put there. A registry that dies in the middle of a download, and a node plugin that does; bytes that have
+//! changed in the registry; a Bitstream that changes while pods are called; and a store that is full.
 
 use super::LONG;
+use super::load::Load;
 use super::publisher::{LIBRARY, Publisher, Release};
 use super::site::{Site, SiteSpec, create, delete, ready, sobel, waits_with};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;
-use fpga_tests::testbed::invoke::Case;
+use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
 use fpga_tests::testbed::manifests::kubectl as kubectl_of;
 use fpga_tests::testbed::programs::{built, repository};
 use fpga_tests::testbed::real_node::{Image, PluginOptions};
@@ -169,6 +171,13 @@ impl Bed {
         self.publisher.apply(&self.site.plane, bitstream).await;
     }
 
+    /// Creates a pod on a board of the first kind that names its bitstream, and does not use it.
+    async fn create_idle(&self, pod: &str) {
+        let pod = RestrictedPod::new(pod, self.idle.name()).on("n1");
+        let pod = pod.boards("fpga-scheduling.io/accelerated", 1).label("fpga-scheduling.io/board", KINDS[0]);
+        create(&self.pods, &pod.annotation("fpga-scheduling.io/bitstreams", "sobel")).await;
+    }
+
     /// Creates a pod of the Sobel function on a board of this kind.
     async fn create(&self, pod: &str, bitstream: &str, kind: &str) {
         create(&self.pods, &names_sobel(&self.site, pod, bitstream, kind)).await;
@@ -180,9 +189,59 @@ impl Bed {
         digests_of(&self.site, pod)
     }
 
-    /// The registry dies in the middle of a pod's download. What is on the node runs, and what is not says so at the pod
-    /// until the registry is back; the download goes on where it broke.
-    async fn a_download_goes_on_after_its_registry_has_died_in_its_middle(&mut self) {
+    /// Calls a pod all the time.
+    async fn call(&self, pod: &str) -> Load {
+        let pod = self.pods.get(pod).await.unwrap();
+        let url = format!("http://{}:{FUNCTION_PORT}/", pod.status.unwrap().pod_ip.unwrap());
+        let case = Case::new(Function::Sobel, 64, 1).unwrap();
+        Load::start(&url, &case, 1, || HttpClient::new(LONG))
+    }
+
+    /// Changes a byte of the variant for boards of the first kind in the registry, or changes it back.
+    fn change_a_byte(&self, bitstream: &Value) {
+        let blob = self.publisher.registry.blob(&digest(bitstream, KINDS[0]));
+        let mut bytes = std::fs::read(&blob).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&blob, &bytes).unwrap();
+    }
+
+    /// A Bitstream is for namespaces with a label: a pod of a namespace without it waits, and nothing is fetched for it; it
+    /// starts when the namespace has the label.
+    async fn a_pod_starts_when_its_namespace_gets_the_label_that_the_bitstream_wants(&self) {
+        let mut labelled = self.release(0, "s10-0.bitstream", &[]).await;
+        let selector = json!({"matchLabels": {"boards": "yes"}});
+        labelled["spec"]["allowedNamespaces"] = json!({"from": "Selector", "selector": selector});
+        self.apply(&labelled).await;
+        self.create_idle("early").await;
+        waits_with(&self.pods, "early", "bitstream").await;
+        assert_eq!(stored(&self.site), BTreeSet::new(), "nothing is fetched for who may not use it");
+        kubectl_of(&self.site.plane, &["label", "namespace", "shop", "boards=yes"]).await.unwrap();
+        ready(&self.pods, "early", &self.site.node).await;
+        assert_eq!(digests_of(&self.site, "early"), [digest(&labelled, KINDS[0])].into());
+        delete(&self.pods, "early").await;
+    }
+
+    /// The node plugin is killed while bytes come: what has come stays, and the plugin that starts asks for the rest.
+    async fn a_plugin_that_starts_goes_on_with_the_download_of_one_that_was_killed(&mut self) {
+        let registrations = self.site.boards.registrations();
+        self.site.boards.kill_plugin().await;
+        let before = come(&self.site);
+        assert!(before > 0);
+        let Site { node, boards, .. } = &mut self.site;
+        boards.start_plugin(node).unwrap();
+        boards.wait_registered(registrations).await.unwrap();
+        wait::until("the rest to be asked for", LONG, async || {
+            Ok((self.publisher.registry.requests("\" 206 ") == 1).then_some(()))
+        })
+        .await
+        .unwrap();
+        assert!(come(&self.site) >= before, "what has come stays");
+    }
+
+    /// The node plugin and then the registry die in the middle of a pod's download. What is on the node runs, and what is
+    /// not says so at the pod until the registry is back; the download goes on where it broke.
+    async fn a_download_goes_on_after_plugin_and_registry_have_died_in_its_middle(&mut self) {
         let mut third = self.release_for_all(3).await;
         let (registry, valve) = (self.publisher.registry.address(), self.valve.address().to_string());
         third = serde_json::from_str(&third.to_string().replace(&registry, &valve)).unwrap();
@@ -193,6 +252,7 @@ impl Bed {
         })
         .await
         .unwrap();
+        self.a_plugin_that_starts_goes_on_with_the_download_of_one_that_was_killed().await;
         self.publisher.registry.kill().await;
         self.valve.cut();
         self.valve.open();
@@ -200,26 +260,31 @@ impl Bed {
         self.serves("five").await;
         waits_with(&self.pods, "six", "can't be reached").await;
         assert!(come(&self.site) > 0, "what has come stays");
-        assert_eq!(self.publisher.registry.requests("\" 206 "), 0);
+        let before = self.publisher.registry.requests("\" 206 ");
         self.publisher.registry.start_again().await.unwrap();
         assert_eq!(self.serves("six").await, [digest(&third, KINDS[0])].into());
-        assert_eq!(
-            self.publisher.registry.requests("\" 206 "),
-            1,
-            "the registry was asked for the rest only"
-        );
+        let asked = self.publisher.registry.requests("\" 206 ") - before;
+        assert_eq!(asked, 1, "the registry was asked for the rest only");
         assert_eq!(come(&self.site), 0);
+    }
+
+    /// A byte of a bitstream has changed in the registry: no container gets it, and its pod says so, until the registry has
+    /// the right bytes again.
+    async fn bytes_that_have_changed_in_the_registry_are_told_at_the_pod_until_they_are_right(&self) {
+        let fourth = self.release_for_all(4).await;
+        self.change_a_byte(&fourth);
+        self.apply(&fourth).await;
+        self.create_idle("holds").await;
+        waits_with(&self.pods, "holds", "the source has other bytes: their digest is sha256:").await;
+        assert!(!stored(&self.site).contains(&digest(&fourth, KINDS[0])));
+        self.change_a_byte(&fourth);
+        ready(&self.pods, "holds", &self.site.node).await;
+        assert_eq!(digests_of(&self.site, "holds"), [digest(&fourth, KINDS[0])].into());
     }
 
     /// All that the store has is in use: a pod that needs more says so, and what to do, and starts when another has
     /// ended.
     async fn a_full_store_is_told_at_the_pod_that_starts_when_another_one_has_ended(&self) {
-        self.apply(&self.release_for_all(4).await).await;
-        let holds = RestrictedPod::new("holds", self.idle.name()).on("n1");
-        let holds =
-            holds.boards("fpga-scheduling.io/accelerated", 1).label("fpga-scheduling.io/board", KINDS[0]);
-        create(&self.pods, &holds.annotation("fpga-scheduling.io/bitstreams", "sobel")).await;
-        ready(&self.pods, "holds", &self.site.node).await;
         let before = stored(&self.site);
         assert_eq!(before.len() as u64, MOST_STORED, "{before:?}");
         let fifth = self.release_for_all(5).await;
@@ -239,13 +304,7 @@ impl Bed {
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn a_pod_that_names_sobel_runs_it_on_two_kinds_of_boards_from_a_registry_and_a_bitstream() {
     let mut bed = Bed::start().await;
-
-    // Nobody else may use it yet.
-    bed.apply(&bed.release(0, "s10-0.bitstream", &[]).await).await;
-    bed.create("early", "sobel", KINDS[0]).await;
-    waits_with(&bed.pods, "early", "bitstream").await;
-    assert_eq!(stored(&bed.site), BTreeSet::new(), "nothing is fetched for who may not use it");
-    delete(&bed.pods, "early").await;
+    bed.a_pod_starts_when_its_namespace_gets_the_label_that_the_bitstream_wants().await;
 
     let first = follow_the_readme(&bed.publisher, &bed.site, bed.runtime).await;
     assert_ne!(digest(&first, KINDS[0]), digest(&first, KINDS[1]));
@@ -259,7 +318,8 @@ async fn a_pod_that_names_sobel_runs_it_on_two_kinds_of_boards_from_a_registry_a
     }
     assert_eq!(bed.publisher.registry.requests("/blobs/") - before, 2, "two pods share one download");
 
-    // Another release, while the pods run: they keep theirs, and new ones get the new one.
+    // Another release, while the pods are called: they keep theirs, and new ones get the new one.
+    let loads = [bed.call("one").await, bed.call("three").await];
     let second = bed.release_for_all(2).await;
     bed.apply(&second).await;
     let four = names_sobel(&bed.site, "four", "library/sobel", KINDS[0]);
@@ -273,10 +333,16 @@ async fn a_pod_that_names_sobel_runs_it_on_two_kinds_of_boards_from_a_registry_a
     for (pod, kind) in old {
         assert_eq!(bed.serves(pod).await, [digest(&first, kind)].into(), "{pod}");
     }
+    for load in loads {
+        load.goes_on().await;
+        assert_eq!(load.cut(), 0, "a pod was not there for its clients when its Bitstream changed");
+        assert!(load.end().await > 0);
+    }
     let all = [&first, &second].map(|object| digest(object, KINDS[0]));
     assert!(all.iter().all(|digest| stored(&bed.site).contains(digest)), "what a pod has stays");
 
-    bed.a_download_goes_on_after_its_registry_has_died_in_its_middle().await;
+    bed.a_download_goes_on_after_plugin_and_registry_have_died_in_its_middle().await;
+    bed.bytes_that_have_changed_in_the_registry_are_told_at_the_pod_until_they_are_right().await;
     bed.a_full_store_is_told_at_the_pod_that_starts_when_another_one_has_ended().await;
     bed.site.close().await;
 }
