@@ -24,6 +24,8 @@ const STOP: Duration = Duration::from_secs(5);
 const COLLECTOR: &str = "unix:/run/fpga/collector.sock";
 /// Port for the metrics of the first board's manager.
 const METRICS_PORT: usize = 9464;
+/// Port for the metrics of the node plugin: above those of all managers.
+const PLUGIN_METRICS_PORT: usize = 9964;
 /// The resource that pods ask for.
 const RESOURCE: &str = "fpga-scheduling.io/accelerated";
 
@@ -190,6 +192,16 @@ impl Boards {
         format!("http://{}/metrics", self.metrics_address(index))
     }
 
+    /// The URL of the node plugin's metrics.
+    #[must_use]
+    pub fn plugin_metrics_url(&self) -> String {
+        format!("http://{}/metrics", self.plugin_metrics_address())
+    }
+
+    fn plugin_metrics_address(&self) -> String {
+        format!("{}:{PLUGIN_METRICS_PORT}", self.address)
+    }
+
     fn metrics_address(&self, index: usize) -> String {
         format!("{}:{}", self.address, METRICS_PORT + index)
     }
@@ -209,6 +221,7 @@ impl Boards {
         let spec = process(node, "fpga-node-plugin", "fpga-node-plugin")?
             .args(["--node-name", node.name(), "--collector", COLLECTOR, "--shutdown-delay", "0s"])
             .args(["--instances-per-board", &self.options.instances_per_board.to_string()])
+            .args(["--metrics-listen", &self.plugin_metrics_address()])
             .args(self.options.vendor_resources.iter().flat_map(|vendor| ["--vendor-resources", vendor]))
             .arg("--library")
             .arg(programs::built("libfpga_opencl_icd.so")?)
