@@ -159,7 +159,7 @@ test-web: $(DEMO_NEEDS) chromium ## The live page in a real browser, with the de
 	cargo test -p fpga-tests --test web -- --ignored --nocapture --test-threads=1
 
 .PHONY: test-alerts
-test-alerts: setup control-plane helm envoy promtool build ## Real faults of real services, and the alerts that they fire in a real Prometheus (8 minutes)
+test-alerts: setup control-plane helm envoy promtool build ## Real faults of real services, and the alerts that they fire in a real Prometheus (9 minutes)
 	cargo test -p fpga-tests --test end_to_end -- --ignored --nocapture watching::
 
 .PHONY: test-platforms
