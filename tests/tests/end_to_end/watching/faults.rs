@@ -6,6 +6,7 @@ mod functions;
 mod nodes;
 mod pool;
 mod registry;
+mod runbook;
 mod scheduler;
 
 use super::site::Site;
@@ -44,6 +45,7 @@ fn short_rules() -> Value {
 struct Watched {
     site: Site,
     prometheus: Prometheus,
+    shell: Shell,
     /// The alerts that fire since their faults can't be mended.
     lasting: BTreeSet<String>,
     /// The alerts that have fired.
@@ -54,7 +56,8 @@ impl Watched {
     async fn start() -> Self {
         let site = Site::start().await;
         let prometheus = site.scrape_nodes(&short_rules()).await;
-        let watched = Self { site, prometheus, lasting: BTreeSet::new(), fired: Mutex::default() };
+        let shell = Shell::new(&site);
+        let watched = Self { site, prometheus, shell, lasting: BTreeSet::new(), fired: Mutex::default() };
         watched.calms_down().await;
         watched
     }
@@ -96,6 +99,7 @@ impl Watched {
         let mut expected = self.lasting.clone();
         assert!(expected.insert(alert.to_owned()));
         self.wait_for(&expected).await;
+        self.shell.follow(alert).await;
         self.fired.lock().unwrap().insert(alert.to_owned());
         println!("{alert} fires, and no other one");
     }
