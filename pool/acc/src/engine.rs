@@ -140,7 +140,12 @@ impl Engine {
             self.tell(job, Event::ManagerAlive(lease), now);
         }
         self.ask_by_themselves(now);
-        self.owners.groups.values_mut().for_each(|group| group.end_period(now));
+        for (id, group) in &mut self.owners.groups {
+            group.end_period(now);
+            if group.lacks_jobs() {
+                self.touched.insert(*id);
+            }
+        }
         self.feed_groups(now);
     }
 

@@ -27,12 +27,16 @@ use fpga_pool_api::client::Cancelled;
 use fpga_pool_leases::client::{End, Repetition};
 use fpga_pool_leases::ids::{GroupUuid, JobUuid, StepNumber};
 use fpga_pool_leases::lease::{self, Wanted, Work as Workload};
+use fpga_pool_leases::messages::CancelCause;
 use pace::Pace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use action::NewAction;
+
+/// Time after which a group whose job was refused asks for all of its jobs again.
+const ASKS_AGAIN_SECONDS: u32 = 5;
 
 /// A group that begins.
 pub(crate) struct NewGroup {
@@ -47,8 +51,12 @@ pub(super) struct Group {
     group: lease::Group,
     known: Option<Known>,
     jobs: BTreeMap<JobUuid, Member>,
-    /// Number of jobs that the group is to have.
+    /// Number of jobs that the group is to have now: fewer than it asked for after a job was refused.
     most: u32,
+    /// Why a job was refused, and the seconds until the group asks for all of its jobs again.
+    refused: Option<(String, u32)>,
+    /// Whether a job of the group has had a slot.
+    has_begun: bool,
     actions: HashMap<StepNumber, Action>,
     queue: VecDeque<StepNumber>,
     next_action: u64,
@@ -82,6 +90,8 @@ impl Group {
         Self {
             group: request.group(id),
             most: *request.slots.end(),
+            refused: None,
+            has_begun: false,
             pace: Pace::new(request.goal),
             asked: request.asked,
             known: None,
@@ -195,8 +205,14 @@ impl Group {
         }
     }
 
-    /// Ends a period of the forecast.
+    /// Ends a period of the forecast, a second.
     pub(super) fn end_period(&mut self, now: MonotonicTime) {
+        if let Some((_, seconds)) = &mut self.refused {
+            *seconds -= 1;
+            if *seconds == 0 {
+                (self.refused, self.most) = (None, self.group.most);
+            }
+        }
         self.pace.end_period(self.statistics.borrow().done, self.slots(), now);
         self.show_all(now, None);
     }
@@ -225,8 +241,8 @@ impl Group {
     fn show_all(&mut self, now: MonotonicTime, waits: Option<String>) {
         let under_way: usize = self.jobs.values().map(|job| job.under_way.len()).sum();
         let (slots, queued) = (self.slots(), self.queue.len());
-        let most = self.most;
-        let pace = &self.pace;
+        let most = self.group.most;
+        let (pace, refused) = (&self.pace, &self.refused);
         self.statistics.send_modify(|statistics| {
             (statistics.waiting, statistics.under_way) = (queued as u64, under_way as u64);
             statistics.slots = slots;
@@ -234,6 +250,8 @@ impl Group {
             statistics.forecast = pace.forecast(statistics.done, slots, now);
             if slots == most {
                 statistics.waits.clear();
+            } else if let Some((why, _)) = refused {
+                statistics.waits.clone_from(why);
             } else if let Some(waits) = waits {
                 statistics.waits = waits;
             }
@@ -254,12 +272,18 @@ impl Owner for Group {
     }
 
     fn refused(&mut self, job: JobUuid, cancelled: &Cancelled) {
-        // A group that has slots goes on with those.
-        if self.slots() == 0 {
-            self.go_wrong(&Error::refused(cancelled));
-        } else if self.jobs.contains_key(&job) {
-            self.most -= 1;
+        if !self.jobs.contains_key(&job) {
+            return;
         }
+        let error = Error::refused(cancelled);
+        // Whether the pool takes so many jobs is another question a while later.
+        let may_change = matches!(cancelled.why, CancelCause::Full | CancelCause::Quota);
+        if self.jobs.len() == 1 && !(self.has_begun && may_change) {
+            return self.go_wrong(&error);
+        }
+        // The group goes on with the jobs that it has.
+        self.most = self.most.saturating_sub(1);
+        self.refused = Some((error.to_string(), ASKS_AGAIN_SECONDS));
     }
 
     fn is_wrong(&self) -> bool {
@@ -331,6 +355,7 @@ impl Owner for Group {
     fn show(&mut self, job: JobUuid, at: Where, now: MonotonicTime) {
         if let Some(member) = self.jobs.get_mut(&job) {
             member.has_slot = at == Where::Running;
+            self.has_begun |= member.has_slot;
         }
         let waits = match at {
             Where::Waiting(why) => Some(why),

@@ -157,6 +157,26 @@ fn a_group_that_the_pool_can_not_serve_says_so_by_its_actions_and_at_its_end() {
 }
 
 #[test]
+fn a_group_some_of_whose_jobs_a_quota_refuses_goes_on_and_asks_for_them_again() {
+    let tenants = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&tenants, "[default]\nwaiting-jobs = 1\n").unwrap();
+    let bed = RealBed::new(&["--tenants", tenants.path().to_str().unwrap()], &[2]);
+    let pool = crate::pool(&bed);
+    let jobs = wait(pool.open_many(&Request::new("sha-256", 5), 2), LIMIT).unwrap();
+    // One job of the group waits, and one is refused.
+    let group = pool.open_group(hashes(0..=2)).unwrap();
+    let statistics = group.statistics();
+    eventually("a job of the group is refused", || {
+        statistics.borrow().waits.contains("the quota of waiting jobs")
+    });
+    drop(jobs);
+    let inputs = inputs(4);
+    assert_digests(submit_all(&group, &inputs), &inputs);
+    eventually("the group has all slots", || statistics.borrow().slots == 2);
+    assert_eq!(wait(group.close(), LIMIT).unwrap().failed, 0);
+}
+
+#[test]
 fn an_action_that_is_wrong_or_given_up_ends_alone_and_a_dropped_group_frees_its_slots() {
     let bed = RealBed::new(&[], &[1]);
     let pool = crate::pool(&bed);
