@@ -80,41 +80,32 @@ fn a_job_that_asks_while_the_broker_learns_is_told_that() {
     assert!(told[0].1.contains("has just begun"), "{told:?}");
 }
 
-#[test]
-fn a_thousand_waiting_jobs_are_told_in_parts_each_with_the_number_of_those_before() {
-    let mut bench = Bench::new("");
-    bench.register(1, vec![SlotStatus::Free]);
-    bench.run(1);
-    for job in 2..1000 {
-        bench.run(job);
-    }
-    let mut told = Vec::new();
-    let end = bench.now.now + Millis::from_secs(2);
-    while let Some(due) = bench.state.next_deadline().filter(|due| *due <= end) {
-        bench.now.now = due;
-        let now = reasons(&bench.state.tick(bench.now));
-        assert!(now.len() <= 256, "{} jobs are told at once", now.len());
-        told.extend(now.into_iter().filter(|(_, reason)| reason == "all fitting slots are taken"));
-    }
-    // The first one that waits had been told that none is before it.
-    told.sort_unstable();
-    let ahead: Vec<u64> = told.into_iter().map(|(ahead, _)| ahead).collect();
-    assert_eq!(ahead, (1..998).collect::<Vec<u64>>());
+/// The texts of a source that are long enough for a reason: the pieces between what is filled in.
+fn texts(source: &str) -> Vec<Vec<String>> {
+    let source = source.replace("\\\n", "");
+    let quoted = source.split('"').skip(1).step_by(2).filter(|text| text.len() > 20);
+    let pieces = |text: &str| {
+        let pieces = text.split('{').map(|piece| piece.split_once('}').map_or(piece, |(_, rest)| rest));
+        pieces.map(|piece| piece.trim().to_owned()).filter(|piece| !piece.is_empty()).collect()
+    };
+    quoted.map(pieces).collect()
 }
 
 #[test]
-fn a_job_that_leaves_during_a_round_is_before_nobody() {
-    let mut bench = Bench::new("");
-    bench.register(1, vec![SlotStatus::Free]);
-    for job in 1..=600 {
-        bench.run(job);
+fn each_reason_has_a_row_in_the_table_of_the_page_on_jobs() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let page = std::fs::read_to_string(format!("{root}/book/use/jobs.md")).unwrap();
+    let said = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let rows: Vec<&str> = said.collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    let (_, of_policy) = include_str!("../../policy/explanation.rs").split_once("    fn reason(").unwrap();
+    let (of_policy, _) = of_policy.split_once("\n    }\n").unwrap();
+    let (_, of_newcomer) = include_str!("../../state.rs").split_once("    fn first_reason(").unwrap();
+    let (of_newcomer, _) = of_newcomer.split_once("\n    }\n").unwrap();
+    let reasons = [texts(of_policy), texts(of_newcomer)].concat();
+    assert!(reasons.len() > 10, "{reasons:?}");
+    for reason in reasons {
+        let is_told = |row: &&str| reason.iter().all(|piece| row.contains(piece.as_str()));
+        assert!(rows.iter().any(is_told), "book/use/jobs.md has no row for {reason:?}");
     }
-    let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
-    let mut told = reasons(&bench.pass(Millis(1000)));
-    // The round has ordered some jobs, and told none of them.
-    let is_counted = |told: &[(u64, String)]| told.iter().any(|(ahead, _)| *ahead > 0);
-    assert!(!is_counted(&told));
-    bench.input(Input::Cancel(CLIENT, client, JobUuid(2)));
-    told = reasons(&bench.pass(Millis(100)));
-    assert_eq!(told.iter().map(|(ahead, _)| *ahead).max(), Some(597));
 }
