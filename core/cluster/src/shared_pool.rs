@@ -61,6 +61,15 @@ pub struct SharedPool {
     classes: BTreeMap<SlotClass, Class>,
     groups: BTreeMap<GroupId, Group>,
     guarantees: BTreeMap<TenantId, u32>,
+    knowledge: Knowledge,
+}
+
+/// Whether the pool knows all of its slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Knowledge {
+    /// They are told one after the other: no group gives any back, for it is not known how many there are.
+    Grows,
+    Complete,
 }
 
 #[derive(Debug)]
@@ -103,6 +112,7 @@ impl SharedPool {
             classes: BTreeMap::new(),
             groups: BTreeMap::new(),
             guarantees: BTreeMap::new(),
+            knowledge: Knowledge::Complete,
         }
     }
 
@@ -193,12 +203,13 @@ impl SharedPool {
         self.pool.set_use(job, slot);
     }
 
-    /// The running jobs that do not use their slots while jobs or groups wait for such slots. The caller recalls them.
+    /// The running jobs that have no right to their slots while jobs or groups wait for such slots. The caller recalls
+    /// them.
     #[must_use]
-    pub fn unused_while_wanted(&self) -> Vec<JobId> {
+    pub fn recallable_while_wanted(&self) -> Vec<JobId> {
         let lacks = |(id, group): (&GroupId, &Group)| (self.given(*id) as usize) > group.held.len();
         let lacking = |class| self.groups.iter().any(|of| of.1.class == class && lacks(of));
-        self.pool.unused_in(|class| self.pool.is_wanted(class) || lacking(class))
+        self.pool.recallable_in(|class| self.pool.is_wanted(class) || lacking(class))
     }
 
     /// Opens a group in a slot class. Ids ascend in the order in which groups open.
@@ -221,6 +232,13 @@ impl SharedPool {
             return Err(OpenError::Known(id).into());
         }
         let state = self.state(class);
+        self.groups_of(class, state).open(id, new, state, now)?;
+        self.groups.insert(id, Group::without_slots(class, new.tenant, accelerator));
+        Ok(self.act(Vec::new(), now))
+    }
+
+    /// The groups of a class, whose state this is.
+    fn groups_of(&mut self, class: SlotClass, state: ClassState) -> &mut Groups {
         let (goals, rules, guarantees) = (self.goals, self.rules, &self.guarantees);
         let of_class = self.classes.entry(class).or_insert_with(|| {
             let mut groups = Groups::new(goals, rules, 0);
@@ -229,10 +247,7 @@ impl SharedPool {
             }
             Class { groups, divided: Some(state) }
         });
-        of_class.groups.open(id, new, state, now)?;
-        let (held, recalled) = (BTreeSet::new(), BTreeSet::new());
-        self.groups.insert(id, Group { class, tenant: new.tenant, accelerator, held, recalled });
-        Ok(self.act(Vec::new(), now))
+        &mut of_class.groups
     }
 
     /// Closes a group and recalls its slots.
@@ -338,7 +353,8 @@ impl SharedPool {
     /// Recalls slots of groups that have too many, the last ones first, and gives idle slots to groups that have too few.
     fn size_groups(&mut self, actions: &mut Actions) {
         let ids: Vec<GroupId> = self.groups.keys().copied().collect();
-        for id in &ids {
+        let may_recall = self.knowledge == Knowledge::Complete;
+        for id in ids.iter().filter(|_| may_recall) {
             let given = self.given(*id);
             let Some(group) = self.groups.get_mut(id) else { continue };
             while group.held.len() > given as usize
@@ -368,6 +384,12 @@ impl SharedPool {
     fn is_open(&self, id: GroupId) -> bool {
         let class = self.groups.get(&id).and_then(|group| self.classes.get(&group.class));
         class.is_some_and(|class| class.groups.all().any(|(open, ..)| open == id))
+    }
+}
+
+impl Group {
+    fn without_slots(class: SlotClass, tenant: TenantId, accelerator: AcceleratorId) -> Self {
+        Self { class, tenant, accelerator, held: BTreeSet::new(), recalled: BTreeSet::new() }
     }
 }
 

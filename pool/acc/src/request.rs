@@ -18,7 +18,8 @@ pub struct Request {
 
 impl Request {
     /// A job of so many bytes of input. The pool orders jobs by their size, and [`Job::run`](crate::Job::run) takes the
-    /// piece that reaches this number as the last one; a stream may be of another length.
+    /// piece that reaches this number as the last one; a stream may be of another length. What it has beyond waits as
+    /// another job, when others want the slot.
     #[must_use]
     pub fn new(accelerator: impl Into<String>, workload_bytes: u64) -> Self {
         Self { asked: Asked::new(accelerator.into()), workload_bytes, or_else: None }

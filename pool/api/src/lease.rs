@@ -6,7 +6,7 @@ use crate::{Malformed, v1};
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_pool_leases::ids::{GroupUuid, Incarnation, JobUuid, LeaseId};
 use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Work};
 
@@ -25,7 +25,16 @@ impl TryFrom<v1::Lease> for Lease {
     type Error = Malformed;
 
     fn try_from(lease: v1::Lease) -> Result<Self, Malformed> {
-        let v1::Lease { id: lease_id, incarnation, slot: index, job, tenant, digest: bytes, work } = lease;
+        let v1::Lease {
+            id: lease_id,
+            incarnation,
+            slot: index,
+            job,
+            tenant,
+            digest: bytes,
+            work,
+            first_arrival_ms,
+        } = lease;
         Ok(Self {
             id: LeaseId(id(&lease_id, "Lease.id")?),
             incarnation: Incarnation(id(&incarnation, "Lease.incarnation")?),
@@ -34,13 +43,14 @@ impl TryFrom<v1::Lease> for Lease {
             tenant: Tenant::new(&name(&tenant, MAX_NAME_BYTES, "Lease.tenant")?),
             digest: digest(&bytes)?,
             work: present(work, "Lease.work")?.try_into()?,
+            first_arrival: WallTime(first_arrival_ms),
         })
     }
 }
 
 impl From<Lease> for v1::Lease {
     fn from(lease: Lease) -> Self {
-        let Lease { id, incarnation, slot, job, tenant, digest, work } = lease;
+        let Lease { id, incarnation, slot, job, tenant, digest, work, first_arrival } = lease;
         Self {
             id: id_bytes(id.0),
             incarnation: id_bytes(incarnation.0),
@@ -49,6 +59,7 @@ impl From<Lease> for v1::Lease {
             tenant: tenant.as_str().to_owned(),
             digest: digest.as_bytes().to_vec(),
             work: Some(work.into()),
+            first_arrival_ms: first_arrival.0,
         }
     }
 }

@@ -30,8 +30,8 @@ pub fn work() -> impl Strategy<Value = Work> {
 }
 
 pub fn lease() -> impl Strategy<Value = Lease> {
-    (any::<(u128, u128, u128)>(), 0_u32..64, name(), digest(), work()).prop_map(
-        |((id, incarnation, job), slot, tenant, digest, work)| Lease {
+    (any::<(u128, u128, u128, u64)>(), 0_u32..64, name(), digest(), work()).prop_map(
+        |((id, incarnation, job, first_arrival), slot, tenant, digest, work)| Lease {
             id: LeaseId(id),
             incarnation: Incarnation(incarnation),
             slot: SlotIndex(slot),
@@ -39,6 +39,7 @@ pub fn lease() -> impl Strategy<Value = Lease> {
             tenant: Tenant::new(&tenant),
             digest,
             work,
+            first_arrival: WallTime(first_arrival),
         },
     )
 }

@@ -20,6 +20,7 @@ mod faults;
 mod groups;
 mod jobs;
 mod names;
+mod overruns;
 mod returning;
 mod settings;
 mod slots;
@@ -34,10 +35,11 @@ use fpga_cluster::shared_pool::{Actions, SharedPool, Slot};
 use fpga_core::bitstream::Digest;
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_pool_leases::ids::{JobUuid, ManagerId};
-use fpga_pool_leases::lease::Usage;
+use fpga_pool_leases::lease::{Usage, Work};
 use fpga_pool_leases::messages::CancelCause;
 use groups::{GroupKey, OpenGroups};
 use names::Names;
+use overruns::Overruns;
 use returning::Returning;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -67,8 +69,8 @@ pub enum Decision {
         slot: SlotId,
         /// The bitstream that the job's accelerator has for the slot.
         digest: Digest,
-        /// Time between two reports of what the lease has used; `None`: the policy needs none.
-        usage_every: Option<Millis>,
+        /// Time between two reports of what the lease has used.
+        usage_every: Millis,
     },
     /// The lease that a slot has is to end.
     Recall(SlotId),
@@ -105,6 +107,7 @@ pub struct Policy {
     /// Jobs with leases.
     held: BTreeSet<JobUuid>,
     returning: Returning,
+    overruns: Overruns,
     /// Whether waiting jobs may run in other slots than the pool knows.
     is_outdated: bool,
     decisions: Vec<Decision>,
@@ -125,6 +128,8 @@ struct SlotState {
     id: SlotId,
     class: SlotClass,
     holder: Holder,
+    /// Bytes that the holder has named; the maximum for a group.
+    named: u64,
     usage: Usage,
     recall: Recall,
 }
@@ -165,7 +170,10 @@ struct Job {
     variants: Arc<[Variant]>,
     classes: ClassSet,
     accelerator: AcceleratorId,
+    /// When it arrived, on the pool's clock: what is beyond the bytes that it has named arrives anew.
     since: Duration,
+    /// Bytes that are left to be processed; 0 for a job of a group.
+    size: Bytes,
     stage: Stage,
     /// What the client was told last of why the job waits.
     told: Option<Explanation>,
@@ -179,6 +187,8 @@ enum Stage {
     Group(GroupKey),
     /// The job waits for the other jobs of its bundle.
     Bundle(BundleKey),
+    /// The job has lost its place, and is to be queued again.
+    Anew,
     /// There is no class of slots for the job's group.
     NoClass { until: MonotonicTime },
     /// The job was granted a slot.
@@ -208,6 +218,7 @@ impl Policy {
             faults: Faults::default(),
             held: BTreeSet::new(),
             returning: Returning::default(),
+            overruns: Overruns::default(),
             is_outdated: false,
             decisions: Vec::new(),
         }
@@ -248,21 +259,24 @@ impl Policy {
             }
         }
         self.returning.forget(now.now);
+        let is_there = |job| self.jobs.contains_key(&job) || self.held.contains(&job);
+        self.overruns.forget(now.now, is_there);
         self.is_outdated |= self.faults.forget(now.now);
     }
 
-    /// Asks for the end of leases that nobody uses and others wait for.
-    pub fn recall_unused(&mut self) {
-        let unused: BTreeSet<JobId> = self.pool.unused_while_wanted().into_iter().collect();
-        if unused.is_empty() {
+    /// Asks for the end of leases for which others wait: of jobs that do not use them, and of those that have used more
+    /// than they have asked for.
+    pub fn recall_for_others(&mut self) {
+        let jobs: BTreeSet<JobId> = self.pool.recallable_while_wanted().into_iter().collect();
+        if jobs.is_empty() {
             return;
         }
-        let is_unused = |holder: &Holder| match holder {
-            Holder::Job { pool_job, .. } => unused.contains(pool_job),
+        let is_meant = |holder: &Holder| match holder {
+            Holder::Job { pool_job, .. } => jobs.contains(pool_job),
             _ => false,
         };
         let places: Vec<Slot> =
-            self.slots.iter().filter(|(_, slot)| is_unused(&slot.holder)).map(|(place, _)| *place).collect();
+            self.slots.iter().filter(|(_, slot)| is_meant(&slot.holder)).map(|(place, _)| *place).collect();
         for place in places {
             self.recall(place);
         }
@@ -300,13 +314,17 @@ impl Policy {
         let slot = self.slots.get_mut(&place)?;
         let job = self.jobs.get_mut(&uuid)?;
         (slot.holder, slot.usage, slot.recall) = (holder(uuid), Usage::default(), Recall::No);
-        job.stage = Stage::Granted;
+        slot.named = match job.asked.wanted.work {
+            Work::Run { .. } => job.size.0,
+            Work::Group(_) => u64::MAX,
+        };
+        if let Stage::Group(_) = std::mem::replace(&mut job.stage, Stage::Granted) {
+            self.pool.remove_group_job(job.tenant);
+        }
         self.bundles.leave(job.bundle(), uuid);
         self.held.insert(uuid);
         self.pool.set_resident(place, Some(job.accelerator));
-        // Jobs are counted when their leases end, groups are controlled while theirs last.
-        let is_group = matches!(slot.holder, Holder::Group { .. });
-        let usage_every = is_group.then(|| self.settings.usage_interval());
+        let usage_every = self.settings.usage_interval();
         self.decisions.push(Decision::Grant { job: uuid, slot: slot.id, digest, usage_every });
         Some(())
     }

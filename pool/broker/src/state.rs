@@ -317,7 +317,7 @@ impl State {
                 if self.policy.is_outdated() {
                     self.policy.update_jobs(&self.catalog, now);
                 }
-                self.policy.recall_unused();
+                self.policy.recall_for_others();
             }
             self.carry_out_decisions(&mut todo, outputs, now);
             if todo.is_empty() {

@@ -10,6 +10,9 @@
 //! A step is kept until its output is there. A job that loses its lease wants another one under the same id and ticket,
 //! for the steps that it keeps; what a former lease still yields is dropped, so that no step's output comes twice. A group
 //! is as many jobs as it may have slots.
+//!
+//! A job that runs by itself names its bytes. When they are done and it loses its slot, what is still to be done is as
+//! good as another job: the next Want names those bytes, and shows no ticket.
 
 mod event;
 
@@ -41,6 +44,8 @@ pub struct Job {
     /// Those of them that were sent under the present lease.
     sent: BTreeSet<StepNumber>,
     is_finished: bool,
+    /// Whether a step that took bytes has been done.
+    has_used_bytes: bool,
     /// Whether the broker was last asked for a slot with a bundle that the job has left.
     has_asked_in_bundle: bool,
     rules: Rules,
@@ -86,6 +91,7 @@ impl Job {
             kept: BTreeMap::new(),
             sent: BTreeSet::new(),
             is_finished: false,
+            has_used_bytes: false,
             has_asked_in_bundle: false,
             rules,
         }
@@ -295,6 +301,7 @@ impl Job {
                 {
                     if let Work::Run { bytes } = &mut self.wanted.work {
                         *bytes = bytes.saturating_sub(done);
+                        self.has_used_bytes |= done > 0;
                     }
                     actions.push(Action::Deliver(step));
                 }
@@ -392,10 +399,23 @@ impl Job {
     fn want(&mut self, actions: &mut Vec<Action>) {
         if self.phase == Phase::Waiting && self.broker.is_some() {
             self.has_asked_in_bundle = false;
+            self.arrive_anew_if_used_up();
             let ticket = self.ticket.filter(|_| self.rules.hold(Rule::WantsCarryTheTicket));
             let wanted = self.wanted.clone();
             let want = ClientToBroker::Want { job: self.id, wanted, ticket, attempt: self.attempt };
             actions.push(Action::ToBroker(want));
+        }
+    }
+
+    /// Names the bytes beyond those that the job has asked for, which are done, and drops the ticket: they arrive now.
+    fn arrive_anew_if_used_up(&mut self) {
+        let beyond = self.kept.values().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        if let Work::Run { bytes: left @ 0 } = &mut self.wanted.work
+            && (beyond > 0 || self.has_used_bytes)
+        {
+            // A job of which no step waits asks for the least that there is.
+            *left = beyond.max(1);
+            self.ticket = None;
         }
     }
 

@@ -24,6 +24,8 @@ pub struct Lease {
     pub digest: Digest,
     /// What the job does.
     pub work: Work,
+    /// First arrival of the job. It is in the lease for the brokers that come later: the time of a group counts from it.
+    pub first_arrival: WallTime,
 }
 
 /// What a job does with a slot.

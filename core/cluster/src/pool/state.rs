@@ -6,6 +6,7 @@
 
 mod bundling;
 mod granting;
+mod group_jobs;
 mod rejoining;
 
 use super::bundles::Bundles;
@@ -30,8 +31,10 @@ pub struct Pool {
     waiting: WaitingJobs,
     bundles: Bundles,
     running: BTreeMap<JobId, Running>,
-    /// Running jobs without a task.
-    unused: BTreeSet<JobId>,
+    /// Running jobs that have no right to their slots while others wait.
+    recallable: BTreeSet<JobId>,
+    /// Number of each tenant's waiting jobs of groups, which are not the pool's to order.
+    of_groups: BTreeMap<TenantId, usize>,
     tenants: Tenants,
     /// Number of jobs that were submitted.
     arrivals: u64,
@@ -77,6 +80,8 @@ pub enum Use {
     Used,
     /// The job has had no task for a while.
     Unused,
+    /// The job has processed more bytes than it has named.
+    BeyondSize,
 }
 
 impl Pool {
@@ -89,7 +94,8 @@ impl Pool {
             waiting: WaitingJobs::default(),
             bundles: Bundles::default(),
             running: BTreeMap::new(),
-            unused: BTreeSet::new(),
+            recallable: BTreeSet::new(),
+            of_groups: BTreeMap::new(),
             tenants: Tenants::new(),
             arrivals: 0,
             most_waiting,
@@ -150,6 +156,12 @@ impl Pool {
         self.slots.classes()
     }
 
+    /// The slot time that so many bytes are expected to take, in ns.
+    #[must_use]
+    pub fn price(&self, accelerator: AcceleratorId, size: Bytes) -> i64 {
+        self.tenants.price(accelerator, size)
+    }
+
     /// What a tenant may have.
     #[must_use]
     pub fn tenant_rules(&self, tenant: TenantId) -> TenantRules {
@@ -206,7 +218,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotRunning`] if the job does not run.
     pub fn finish(&mut self, job: JobId, now: Duration) -> Result<Vec<Grant>, PoolError> {
-        self.end(job, Bytes(0), now).map(|(_, grants)| grants)
+        self.end(job, |size| size, now).map(|(_, grants)| grants)
     }
 
     /// Ends a recalled job with `rest` bytes left. The job waits again, with its first arrival and its remaining bytes,
@@ -218,7 +230,8 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotRunning`] if the job does not run.
     pub fn recalled(&mut self, job: JobId, rest: Bytes, now: Duration) -> Result<Vec<Grant>, PoolError> {
-        let (ended, mut grants) = self.end(job, rest, now)?;
+        let processed = |size: Bytes| Bytes(size.0.saturating_sub(rest.0));
+        let (ended, mut grants) = self.end(job, processed, now)?;
         if rest.0 > 0 {
             let waiting = self.waiting_job(Job { size: rest, ..ended.job }, ended.arrival, now);
             match self.start_in_idle(&waiting, now) {
@@ -266,17 +279,17 @@ impl Pool {
     /// Says whether a running job uses its slot.
     pub fn set_use(&mut self, job: JobId, slot: Use) {
         match slot {
-            Use::Unused if self.running.contains_key(&job) => self.unused.insert(job),
-            Use::Unused | Use::Used => self.unused.remove(&job),
+            Use::Unused | Use::BeyondSize if self.running.contains_key(&job) => self.recallable.insert(job),
+            Use::Unused | Use::BeyondSize | Use::Used => self.recallable.remove(&job),
         };
     }
 
-    /// The running jobs that do not use their slots of the classes that others want. The caller recalls them: nobody
-    /// holds what it does not use.
+    /// The running jobs that have no right to their slots of the classes that others want. The caller recalls them:
+    /// nobody holds what it does not use, or what it has not asked for.
     #[must_use]
-    pub fn unused_in(&self, wanted: impl Fn(SlotClass) -> bool) -> Vec<JobId> {
+    pub fn recallable_in(&self, wanted: impl Fn(SlotClass) -> bool) -> Vec<JobId> {
         let is_wanted = |job: &&JobId| self.running.get(job).is_some_and(|job| wanted(job.class));
-        self.unused.iter().filter(is_wanted).copied().collect()
+        self.recallable.iter().filter(is_wanted).copied().collect()
     }
 
     /// Whether a waiting job could use a slot of the class.
@@ -330,12 +343,14 @@ impl Pool {
 
     /// Whether so many more jobs of so many bytes may wait.
     fn admit_jobs(&self, tenant: TenantId, count: usize, size: Bytes) -> Result<(), PoolError> {
-        if self.waiting() + count > self.most_waiting {
-            return Err(PoolError::Full(self.waiting()));
+        let waiting = self.waiting() + self.of_groups.values().sum::<usize>();
+        if waiting + count > self.most_waiting {
+            return Err(PoolError::Full(waiting));
         }
         let (jobs, bytes) = self.waiting.of_tenant(tenant);
         let (of_bundles, bytes_of_bundles) = self.bundles.of_tenant(tenant);
-        let (jobs, bytes) = (jobs + of_bundles, bytes.saturating_add(bytes_of_bundles));
+        let jobs = jobs + of_bundles + self.group_jobs(tenant);
+        let bytes = bytes.saturating_add(bytes_of_bundles);
         Ok(self.tenants.rules(tenant).admit((jobs, count), bytes, size)?)
     }
 

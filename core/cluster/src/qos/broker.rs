@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn bid(surplus: Surplus, devices: u32, performance: f64, least: u32, most: u32) -> Bid {
-        let request = Request { devices, performance, lateness: Lateness::OnTime };
+        let request = Request { devices, performance, lateness: Lateness::OnTime, usable: None };
         Bid { request, limits: Limits::new(least, most).unwrap(), surplus }
     }
 

@@ -51,6 +51,9 @@ pub struct Request {
     pub performance: f64,
     /// Whether the deadline has passed.
     pub lateness: Lateness,
+    /// Number of devices for which the job had actions in its last period, if its queue ran empty then: it can use no
+    /// more.
+    pub usable: Option<u32>,
 }
 
 /// Whether the deadline of a job has passed.
@@ -75,7 +78,7 @@ impl Request {
     /// The request of a job of which nothing is known as yet. Devices beyond its minimum may be taken back.
     #[must_use]
     pub fn of_new_job(least: u32) -> Self {
-        Self { devices: least.max(1), performance: 0.0, lateness: Lateness::OnTime }
+        Self { devices: least.max(1), performance: 0.0, lateness: Lateness::OnTime, usable: None }
     }
 }
 
@@ -129,13 +132,26 @@ impl Controller {
         }
         if self.is_late(&progress) {
             // As if the job met its goal: it is neither ahead nor behind.
-            return Request { devices: 1, performance: 1.0, lateness: Lateness::Late };
+            return Request { devices: 1, performance: 1.0, lateness: Lateness::Late, usable: None };
         }
         let devices = match self.action_seconds {
             Some(action_seconds) => whole(action_seconds * goal),
             None => progress.devices.max(1),
         };
-        Request { devices, performance: self.performance, lateness: Lateness::OnTime }
+        // One device is enough to see that actions come again.
+        let usable = (!self.counts(progress.queue) && seconds > 0.0).then(|| whole(busy / seconds).max(1));
+        Request { devices, performance: self.performance, lateness: Lateness::OnTime, usable }
+    }
+
+    /// Whether an action has finished, so that the job asks for what its goal needs.
+    #[must_use]
+    pub fn has_measured(&self) -> bool {
+        self.action_seconds.is_some()
+    }
+
+    /// Changes the goal, of which more is known now.
+    pub fn set_goal(&mut self, goal: Goal) {
+        self.goal = goal;
     }
 
     /// What the job will do with this number of devices; `None` until an action has finished, or without devices.
@@ -185,7 +201,7 @@ mod tests {
     }
 
     fn request(devices: u32, performance: f64) -> Request {
-        Request { devices, performance, lateness: Lateness::OnTime }
+        Request { devices, performance, lateness: Lateness::OnTime, usable: None }
     }
 
     fn controller(goal: Goal, alpha: f64) -> Controller {
@@ -270,6 +286,9 @@ mod tests {
         let after = controller.observe(empty);
         // 899 in 80 s, still at 0.2 s: 2.2, so 3; the low throughput is not the devices' fault.
         assert_eq!((after.devices, after.performance), (3, before.performance));
+        // In 10 s devices were busy for 40 s together: there were actions for four of them. Without any, for one.
+        assert_eq!((before.usable, after.usable), (None, Some(4)));
+        assert_eq!(controller.observe(JobProgress { now: secs(25), ..empty }).usable, Some(1));
         // The next period is measured from the end of the empty one.
         assert_eq!(controller.observe(busy(30, 201, 2, 80)).devices, 3);
     }
@@ -278,7 +297,7 @@ mod tests {
     fn a_late_job_asks_for_one_device() {
         let mut controller = due_at_100(0.03);
         controller.observe(busy(90, 100, 2, 180));
-        let late = Request { devices: 1, performance: 1.0, lateness: Lateness::Late };
+        let late = Request { devices: 1, performance: 1.0, lateness: Lateness::Late, usable: None };
         assert_eq!(controller.observe(busy(99, 120, 2, 198)).devices, u32::MAX);
         assert_eq!(controller.observe(busy(100, 122, 2, 200)), late);
         assert_eq!(controller.observe(busy(101, 1000, 2, 202)).lateness, Lateness::OnTime);

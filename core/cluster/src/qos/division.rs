@@ -1,7 +1,8 @@
 //! Divides the slots of one class between the groups and the jobs of the pool.
 //!
 //! Groups first get what they are entitled to: their requests, within the guarantees of their tenants and without the
-//! floor of the jobs. The rest is slack: idle slots beyond that, which groups get only while no job waits.
+//! floor of the jobs. The rest is slack: idle slots beyond that, which groups get only while no job waits. While one
+//! waits, a group whose queue ran empty is entitled to no more slots than it had actions for, or to its minimum.
 
 use super::broker::{self, Bid, Surplus};
 use super::controller::{Lateness, Request};
@@ -91,22 +92,28 @@ impl ClassState {
 }
 
 impl Claim {
-    fn bid(&self) -> Bid {
+    /// Number of slots that the group can use, as far as that matters to others.
+    fn usable(&self, jobs: Jobs) -> u32 {
+        self.request.usable.filter(|_| jobs == Jobs::Wait).unwrap_or(u32::MAX)
+    }
+
+    fn bid(&self, jobs: Jobs) -> Bid {
         let surplus = match (self.goal, self.request.lateness) {
             (Goal::Deadline { .. }, Lateness::OnTime) => Surplus::Welcome,
             (Goal::Throughput(_), _) | (_, Lateness::Late) => Surplus::Useless,
         };
-        Bid { request: self.request, limits: self.limits, surplus }
+        let request = Request { devices: self.request.devices.min(self.usable(jobs)), ..self.request };
+        Bid { request, limits: self.limits, surplus }
     }
 
-    fn due(&self) -> Due {
+    fn due(&self, jobs: Jobs) -> Due {
         // A throughput goal is never due.
         let deadline = match self.goal {
             Goal::Deadline { at, .. } => at,
             Goal::Throughput(_) => Duration::MAX,
         };
         let most = match self.request.lateness {
-            Lateness::OnTime => self.limits.most,
+            Lateness::OnTime => self.limits.clamp(self.usable(jobs)),
             Lateness::Late => self.limits.clamp(1),
         };
         Due { deadline, limits: Limits { least: self.limits.least.min(most), most } }
@@ -121,7 +128,7 @@ pub(super) fn by_request(
     shrinking: Shrinking,
     guaranteed: impl Fn(TenantId) -> u32,
 ) -> Vec<Share> {
-    let bids: Vec<Bid> = claims.iter().map(Claim::bid).collect();
+    let bids: Vec<Bid> = claims.iter().map(|claim| claim.bid(class.jobs)).collect();
     let caps = by_tenant(claims, class.slots, &guaranteed, |indexes, cap| {
         let bids: Vec<Bid> = indexes.iter().filter_map(|index| bids.get(*index).copied()).collect();
         broker::requested(&bids, cap)
@@ -151,7 +158,7 @@ pub(super) fn by_deadline(
     floor: Floor,
     guaranteed: impl Fn(TenantId) -> u32,
 ) -> Vec<Share> {
-    let dues: Vec<Due> = claims.iter().map(Claim::due).collect();
+    let dues: Vec<Due> = claims.iter().map(|claim| claim.due(class.jobs)).collect();
     let caps = by_tenant(claims, class.slots, &guaranteed, |indexes, cap| {
         let dues: Vec<Due> = indexes.iter().filter_map(|index| dues.get(*index).copied()).collect();
         edf::allocate(&dues, cap)

@@ -111,21 +111,8 @@ impl Groups {
         class: ClassState,
         now: Duration,
     ) -> Result<(), OpenError> {
-        if self.groups.contains_key(&id) {
-            return Err(OpenError::Known(id));
-        }
-        if self.policy == GoalPolicy::Edf && matches!(new.goal, Goal::Throughput(_)) {
-            return Err(OpenError::NoDeadline);
-        }
+        self.check_new(id, &new)?;
         let least = new.limits.least();
-        let minima = |groups: &mut dyn Iterator<Item = &Group>| -> u32 {
-            groups.map(|group| group.new.limits.least()).sum()
-        };
-        let guaranteed = self.guaranteed(new.tenant);
-        let others = minima(&mut self.groups.values().filter(|group| group.new.tenant == new.tenant));
-        if others.saturating_add(least) > guaranteed {
-            return Err(OpenError::Guarantee { least, others, guaranteed });
-        }
         let all = minima(&mut self.groups.values()).saturating_add(least);
         let for_groups = class.for_groups(self.rules.floor);
         if all > for_groups {
@@ -134,15 +121,71 @@ impl Groups {
         // While jobs wait there is no slack to begin with, and the division says who is entitled to what.
         let is_admitted = self.policy == GoalPolicy::Throughput && class.jobs == Jobs::HaveSlots;
         let given = if is_admitted { self.admit(new.limits, class)? } else { 0 };
+        self.add(id, new, given, now);
+        if !is_admitted {
+            self.divide(class);
+        }
+        Ok(())
+    }
+
+    /// Opens a group that was open before, with another broker. The slots are not all known yet: how many there are
+    /// refuses nothing.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing has changed then.
+    pub fn reopen(
+        &mut self,
+        id: JobId,
+        new: NewGroup,
+        class: ClassState,
+        now: Duration,
+    ) -> Result<(), OpenError> {
+        self.check_new(id, &new)?;
+        self.add(id, new, 0, now);
+        self.divide(class);
+        Ok(())
+    }
+
+    /// A group of which no action has finished yet holds so many slots: it asks for no fewer.
+    pub fn holds(&mut self, id: JobId, slots: u32) {
+        if let Some(group) = self.groups.get_mut(&id)
+            && !group.controller.has_measured()
+        {
+            group.request.devices = group.request.devices.max(slots);
+        }
+    }
+
+    /// Changes the goal of a group, of which more is known now.
+    pub fn set_goal(&mut self, id: JobId, goal: Goal) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.new.goal = goal;
+            group.controller.set_goal(goal);
+        }
+    }
+
+    fn check_new(&self, id: JobId, new: &NewGroup) -> Result<(), OpenError> {
+        if self.groups.contains_key(&id) {
+            return Err(OpenError::Known(id));
+        }
+        if self.policy == GoalPolicy::Edf && matches!(new.goal, Goal::Throughput(_)) {
+            return Err(OpenError::NoDeadline);
+        }
+        let least = new.limits.least();
+        let guaranteed = self.guaranteed(new.tenant);
+        let others = minima(&mut self.groups.values().filter(|group| group.new.tenant == new.tenant));
+        if others.saturating_add(least) > guaranteed {
+            return Err(OpenError::Guarantee { least, others, guaranteed });
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, id: JobId, new: NewGroup, given: u32, now: Duration) {
+        let least = new.limits.least();
         let entitled = division::Entitlement { requested: least, kept: least };
         let share = Share { entitled, given };
         let controller = Controller::new(new.goal, self.rules, now);
         let request = Request::of_new_job(least);
         self.groups.insert(id, Group { new, controller, request, share, before: entitled });
-        if !is_admitted {
-            self.divide(class);
-        }
-        Ok(())
     }
 
     /// Closes a group. Its slots are given to others at once under EDF, else at the end of the period.
@@ -246,6 +289,11 @@ impl Group {
         let NewGroup { tenant, goal, limits } = self.new;
         Claim { tenant, goal, limits, request: self.request, before: self.before }
     }
+}
+
+/// The minima of groups together.
+fn minima(groups: &mut dyn Iterator<Item = &Group>) -> u32 {
+    groups.map(|group| group.new.limits.least()).sum()
 }
 
 #[cfg(test)]

@@ -125,9 +125,9 @@ fn a_job_that_does_not_use_its_slot_is_recalled_for_a_group_too() {
         pool.submit(job(id), secs(0)).unwrap();
     }
     pool.set_use(JobId(2), Use::Unused);
-    assert_eq!(pool.unused_while_wanted(), []);
+    assert_eq!(pool.recallable_while_wanted(), []);
     open(&mut pool, 1, 0, 1).unwrap();
-    assert_eq!(pool.unused_while_wanted(), [JobId(2)]);
+    assert_eq!(pool.recallable_while_wanted(), [JobId(2)]);
     let actions = pool.recalled(JobId(2), Bytes(1), secs(1)).unwrap();
     assert_eq!((actions.jobs.len(), actions.grown.len()), (0, 1));
 }
@@ -156,6 +156,39 @@ fn a_group_keeps_the_slots_that_it_held_before_as_far_as_it_may_have_them() {
     assert_eq!(pool.adopt_job(job(2), held, class(0), secs(1)).jobs, []);
     assert_eq!(pool.pool().class(class(0)).jobs, 1);
     assert_eq!(pool.finish_after(JobId(2), Bytes(1), secs(2)).unwrap().jobs.len(), 1);
+}
+
+#[test]
+fn a_group_gives_nothing_back_before_all_slots_are_known() {
+    let mut pool = pool_of(GoalPolicy::Throughput, &[], 2);
+    pool.learn_slots();
+    let goal = Goal::Throughput(Rate::new(1.0).unwrap());
+    let new = NewGroup { tenant: TenantId(0), goal, limits: Limits::new(2, ANY).unwrap() };
+    pool.reopen_group(GroupId(1), new, class(0), AcceleratorId(0), secs(0)).unwrap();
+    let slot = |number| Slot { node: NodeIndex(0), number: SlotNumber(number) };
+    for number in 0..3 {
+        assert_eq!(pool.adopt_group_slot(GroupId(1), slot(number), secs(0)), Actions::default());
+    }
+    // Of three slots, one of which is for jobs, the group may have two; the fourth one is for the job.
+    assert_eq!(pool.submit(job(1), secs(0)).unwrap(), Actions::default());
+    assert_eq!(pool.add_slot(slot(3), class(0), secs(0)).jobs.len(), 1);
+    assert_eq!(pool.submit(job(2), secs(0)).unwrap(), Actions::default());
+    // All are known: beyond its guarantee of two the group has no right to a slot for which a job waits.
+    assert_eq!(pool.knows_all(secs(0)).recalled, [(GroupId(1), slot(2))]);
+}
+
+#[test]
+fn who_goes_on_after_its_last_byte_is_recalled_for_others_and_teaches_a_true_speed() {
+    let mut pool = pool_of(GoalPolicy::Edf, &[1], 0);
+    let liar = Job { size: Bytes(1), ..job(1) };
+    assert_eq!(pool.submit(liar, secs(0)).unwrap().jobs.len(), 1);
+    pool.set_use(JobId(1), Use::BeyondSize);
+    assert_eq!(pool.recallable_while_wanted(), []);
+    pool.submit(job(2), secs(1)).unwrap();
+    assert_eq!(pool.recallable_while_wanted(), [JobId(1)]);
+    // 100 MB in 10 s: the price of a job of 1 MB is the time of 1 MB.
+    pool.finish_after(JobId(1), Bytes(100_000_000), secs(10)).unwrap();
+    assert_eq!(pool.pool().price(AcceleratorId(0), Bytes(1_000_000)), 100_000_000);
 }
 
 proptest! {

@@ -33,7 +33,10 @@ impl Entry {
 
     /// The broker has put the job into its queue.
     pub(super) fn has_ticket(&mut self, sealed: &SealedTicket) {
-        self.ticket_code.get_or_insert(sealed.code);
+        // The machine takes a ticket only if it has none.
+        if self.machine.ticket().is_none() {
+            self.ticket_code = Some(sealed.code);
+        }
         self.waits("the broker looks for a slot".to_owned());
     }
 

@@ -279,6 +279,7 @@ impl State {
                     tenant: Tenant::new("jobs"),
                     digest: self.bitstreams[&*want.wanted.accelerator],
                     work: want.wanted.work,
+                    first_arrival: WallTime(1),
                 };
                 let prepare =
                     BrokerToManager::Prepare { term: Term(1), lease: lease.clone(), usage_every: None };

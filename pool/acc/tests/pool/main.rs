@@ -7,6 +7,7 @@ mod groups;
 mod many;
 mod own;
 mod reasons;
+mod sizes;
 
 use common::real::RealBed;
 use fpga_acc::{Config, Pool};

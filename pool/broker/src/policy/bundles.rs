@@ -6,10 +6,10 @@
 use super::jobs::cause;
 use super::{Decision, Job, Policy, Stage, pool_time};
 use fpga_cluster::pool::state::{Entry as Arrival, Quotas};
-use fpga_cluster::pool::{Bytes, Job as PoolJob, TenantId};
+use fpga_cluster::pool::{Job as PoolJob, TenantId};
 use fpga_core::units::{Millis, Moment, MonotonicTime};
 use fpga_pool_leases::ids::{BundleUuid, JobUuid};
-use fpga_pool_leases::lease::{Bundle, Work};
+use fpga_pool_leases::lease::Bundle;
 use fpga_pool_leases::messages::CancelCause;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,11 +133,7 @@ impl Policy {
             (job.variants, job.classes, job.accelerator) = (Arc::clone(&variants), classes, accelerator);
             job.stage = Stage::Pool(id);
             since = since.max(job.since);
-            let size = match job.asked.wanted.work {
-                Work::Run { bytes } => Bytes(bytes),
-                Work::Group(_) => Bytes(0),
-            };
-            jobs.push(PoolJob { id, tenant: key.tenant, home, size, accelerator, classes });
+            jobs.push(PoolJob { id, tenant: key.tenant, home, size: job.size, accelerator, classes });
         }
         let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
         match self.pool.enter_bundle(jobs, Arrival { since, quotas }, pool_time(now.now)) {

@@ -1,8 +1,9 @@
 //! What the policy's own books and the pool must say of each other, whatever has happened.
 
 use super::{Holder, Policy, Stage};
+use fpga_cluster::pool::TenantId;
 use fpga_cluster::shared_pool::Slot;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Policy {
     /// Panics if the books contradict each other.
@@ -40,6 +41,16 @@ impl Policy {
             if let Stage::Group(key) = job.stage {
                 assert!(self.groups.id(key).is_some(), "a job waits in a closed group");
             }
+        }
+        let mut of_groups: BTreeMap<TenantId, usize> = BTreeMap::new();
+        for job in self.jobs.values() {
+            let waits = matches!(job.stage, Stage::Group(_) | Stage::NoClass { .. });
+            *of_groups.entry(job.tenant).or_default() += usize::from(waits);
+        }
+        for (number, name) in self.tenants.iter() {
+            let counted = self.pool.pool().group_jobs(TenantId(number));
+            let waiting = of_groups.get(&TenantId(number)).copied().unwrap_or(0);
+            assert_eq!(counted, waiting, "waiting jobs of groups of {name}");
         }
         let (mut slots, mut jobs, mut groups) = (0, 0, 0);
         for (_, count) in self.pool.pool().classes() {

@@ -3,9 +3,11 @@
 //! The pool gives slots to groups, and a group's slots go to its waiting jobs. A slot for which no job waits stays the
 //! group's until the pool wants it back or another job of the group comes.
 
-use super::{Holder, Policy, Stage, pool_time};
+mod adopted;
+
+use super::{Holder, Policy, Stage, jobs, pool_time};
 use crate::catalog::Variant;
-use fpga_cluster::pool::state::Use;
+use fpga_cluster::pool::state::{Quotas, Use};
 use fpga_cluster::pool::{AcceleratorId, ClassSet, SlotClass, TenantId};
 use fpga_cluster::qos::controller::{ActionQueue, JobProgress};
 use fpga_cluster::qos::groups::{NewGroup, OpenError};
@@ -46,8 +48,9 @@ pub(super) struct OpenGroup {
     pub(super) class: SlotClass,
     /// The goal on the pool's clock.
     pub(super) goal: Goal,
-    /// The goal as it was asked for.
-    pub(super) asked: lease::Goal,
+    /// What was asked for.
+    pub(super) asked: lease::Group,
+    arrival: Arrival,
     pub(super) waiting: BTreeSet<JobUuid>,
     /// Slots without a job.
     pub(super) spare: BTreeSet<Slot>,
@@ -56,6 +59,23 @@ pub(super) struct OpenGroup {
     /// What ended leases have used.
     used: Usage,
     queue: ActionQueue,
+}
+
+/// When a group arrived, as far as that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Arrival {
+    /// On the pool's clock; the goal's time counts from it.
+    since: Duration,
+    origin: Origin,
+}
+
+/// How the policy came to know a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// A job of the group asked for a slot.
+    Asked,
+    /// A lease of the group was found: another broker has opened it.
+    Adopted,
 }
 
 impl OpenGroups {
@@ -112,7 +132,7 @@ impl OpenGroups {
 
 impl Policy {
     /// A job of a group waits.
-    pub(super) fn enter_group(&mut self, uuid: JobUuid, group: &lease::Group, now: Moment) {
+    pub(super) fn enter_group(&mut self, uuid: JobUuid, group: &lease::Group, quotas: Quotas, now: Moment) {
         let Some(job) = self.jobs.get(&uuid) else { return };
         let (tenant, accelerator, since, classes) = (job.tenant, job.accelerator, job.since, job.classes);
         let key = GroupKey { tenant, uuid: group.id };
@@ -121,17 +141,36 @@ impl Policy {
                 let until = now.now + NO_SLOT_TIMEOUT;
                 self.groups.without_class.insert((until, uuid));
                 self.set_stage(uuid, Stage::NoClass { until });
-                return;
+                self.pool.add_group_job(tenant);
+                return self.admit_group_job(uuid, quotas, now);
             };
-            match self.open(key, group, class, accelerator, since, now) {
+            match self.open(key, group, class, accelerator, Arrival { since, origin: Origin::Asked }, now) {
                 Ok(actions) => self.act(actions, now),
                 Err((why, message)) => return self.refuse(uuid, why, message),
             }
         }
-        self.set_stage(uuid, Stage::Group(key));
+        self.arrived(key, since);
         let Some(of_key) = self.groups.groups.get_mut(&key) else { return };
+        let most = of_key.asked.most;
+        if of_key.waiting.len() >= most as usize {
+            let message = format!("{most} jobs of the group wait already, as many as it may have slots");
+            return self.refuse(uuid, CancelCause::Full, message);
+        }
         of_key.waiting.insert(uuid);
+        self.set_stage(uuid, Stage::Group(key));
+        self.pool.add_group_job(tenant);
         self.give_spare(key);
+        self.admit_group_job(uuid, quotas, now);
+    }
+
+    /// Refuses a job of a group that waits, if more wait than may.
+    fn admit_group_job(&mut self, uuid: JobUuid, quotas: Quotas, now: Moment) {
+        let waiting = self.jobs.get(&uuid).filter(|job| job.stage != Stage::Granted);
+        let Some(tenant) = waiting.map(|job| job.tenant).filter(|_| quotas == Quotas::Apply) else { return };
+        if let Err(error) = self.pool.pool().admit_group_job(tenant) {
+            self.leave(uuid, now);
+            self.refuse(uuid, jobs::cause(&error), error.to_string());
+        }
     }
 
     /// The class with the most slots among these; `None` if none has a slot.
@@ -159,51 +198,40 @@ impl Policy {
         }
     }
 
-    /// The group of a lease that this policy did not decide. `None` if the group can't be open in that class: the lease
-    /// counts as a job of its own then.
-    pub(super) fn adopt_group(
-        &mut self,
-        tenant: TenantId,
-        group: &lease::Group,
-        class: SlotClass,
-        accelerator: AcceleratorId,
-        now: Moment,
-    ) -> Option<(GroupKey, GroupId)> {
-        let key = GroupKey { tenant, uuid: group.id };
-        if !self.groups.groups.contains_key(&key) {
-            // The lease does not tell when the group arrived: its time counts from now.
-            let least = lease::Group { least: 0, ..*group };
-            let actions = self.open(key, &least, class, accelerator, pool_time(now.now), now).ok()?;
-            self.act(actions, now);
-        }
-        let of_key = self.groups.groups.get_mut(&key).filter(|of_key| of_key.class == class)?;
-        of_key.held += 1;
-        Some((key, of_key.id))
-    }
-
     fn open(
         &mut self,
         key: GroupKey,
         group: &lease::Group,
         class: SlotClass,
         accelerator: AcceleratorId,
-        since: Duration,
+        arrival: Arrival,
         now: Moment,
     ) -> Result<Actions, (CancelCause, String)> {
         let invalid = |error: GoalError| (CancelCause::NoFittingSlot, error.to_string());
-        let goal = goal(group.goal, since).map_err(invalid)?;
+        let goal = goal(group.goal, arrival.since).map_err(invalid)?;
         let limits = Limits::new(group.least, group.most).map_err(invalid)?;
         let id = GroupId(self.groups.opened);
         self.groups.opened += 1;
         let new = NewGroup { tenant: key.tenant, goal, limits };
-        let opened = self.pool.open_group(id, new, class, accelerator, pool_time(now.now));
+        let at = pool_time(now.now);
+        let opened = match arrival.origin {
+            Origin::Asked => self.pool.open_group(id, new, class, accelerator, at),
+            Origin::Adopted => self.pool.reopen_group(id, new, class, accelerator, at).map_err(Into::into),
+        };
         let actions = opened.map_err(|error| (cause(&error), error.to_string()))?;
-        let (waiting, spare, used) = (BTreeSet::new(), BTreeSet::new(), Usage::default());
-        let queue = ActionQueue::Filled;
-        self.groups.groups.insert(
-            key,
-            OpenGroup { id, class, goal, asked: group.goal, waiting, spare, held: 0, used, queue },
-        );
+        let new = OpenGroup {
+            id,
+            class,
+            goal,
+            asked: *group,
+            arrival,
+            waiting: BTreeSet::new(),
+            spare: BTreeSet::new(),
+            held: 0,
+            used: Usage::default(),
+            queue: ActionQueue::Filled,
+        };
+        self.groups.groups.insert(key, new);
         self.groups.keys.insert(id, key);
         self.groups.period_ends.get_or_insert(now.now + self.settings.period);
         Ok(actions)
@@ -308,7 +336,9 @@ impl Policy {
         }
         let progress = |(key, group): (&GroupKey, &OpenGroup)| {
             let Usage { actions, busy, .. } = used.get(key).copied().unwrap_or_default();
-            let (devices, queue) = (group.held, group.queue);
+            // A slot without a job is one for which there is no action.
+            let queue = if group.spare.is_empty() { group.queue } else { ActionQueue::RanEmpty };
+            let devices = group.held;
             (group.id, JobProgress { now, done: actions, devices, busy: busy.into(), queue })
         };
         self.groups.groups.iter().map(progress).collect()

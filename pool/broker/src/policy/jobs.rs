@@ -1,5 +1,6 @@
 //! Waiting jobs.
 
+use super::bundles::BundleKey;
 use super::{Decision, Explanation, Job, Policy, Stage, arrival, pool_time};
 use crate::catalog::{Catalog, Variant};
 use fpga_board::dispatch::Tenant;
@@ -11,6 +12,7 @@ use fpga_pool_leases::ids::JobUuid;
 use fpga_pool_leases::lease::{Wanted, Work};
 use fpga_pool_leases::messages::CancelCause;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A job that waits, as the protocol and the identity of its client say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,22 +46,33 @@ impl Policy {
     pub fn leave(&mut self, uuid: JobUuid, now: Moment) {
         let Some(job) = self.jobs.remove(&uuid) else { return };
         match job.stage {
-            Stage::Pool(pool_job) => {
-                self.pool_jobs.remove(&pool_job);
-                if let Some(bundle) = job.bundle() {
-                    self.leave_bundle(bundle, uuid, now.now);
-                }
-                let actions = self.pool.cancel(pool_job, pool_time(now.now));
-                self.act(actions, now);
-            }
+            Stage::Pool(pool_job) => self.leave_pool(uuid, pool_job, job.bundle(), now),
             Stage::Bundle(bundle) => self.bundles.leave(Some(bundle), uuid),
             Stage::Group(group) => {
+                self.pool.remove_group_job(job.tenant);
                 self.groups.leave(group, uuid);
                 self.close_if_empty(group, now);
             }
+            Stage::NoClass { .. } => self.pool.remove_group_job(job.tenant),
             // The slot's record tells how it goes on.
-            Stage::NoClass { .. } | Stage::Granted => {}
+            Stage::Anew | Stage::Granted => {}
         }
+    }
+
+    /// A job does not wait in the pool any more.
+    pub(super) fn leave_pool(
+        &mut self,
+        uuid: JobUuid,
+        pool_job: JobId,
+        bundle: Option<BundleKey>,
+        now: Moment,
+    ) {
+        self.pool_jobs.remove(&pool_job);
+        if let Some(bundle) = bundle {
+            self.leave_bundle(bundle, uuid, now.now);
+        }
+        let actions = self.pool.cancel(pool_job, pool_time(now.now));
+        self.act(actions, now);
     }
 
     /// Looks again in which slots waiting jobs can run, after kinds of slots or accelerators have changed.
@@ -77,6 +90,7 @@ impl Policy {
             let enters_anew = match job.stage {
                 Stage::Pool(_) | Stage::Bundle(_) => classes != job.classes,
                 Stage::NoClass { .. } => self.largest_class(classes).is_some(),
+                Stage::Anew => true,
                 Stage::Group(_) | Stage::Granted => false,
             };
             if let Stage::Group(key) = job.stage {
@@ -112,23 +126,24 @@ impl Policy {
             None => NodeIndex(u32::MAX),
         };
         let accelerator = self.accelerator_for(&variants);
-        let since = arrival(asked.first_arrival, now);
+        let (size, since) = self.size_and_arrival(uuid, &asked, now);
         let (classes, work, bundle) = (self.classes_of(&variants), asked.wanted.work, asked.wanted.bundle);
         let pool_job = self.new_pool_job(uuid);
         let stage = Stage::Pool(pool_job);
-        let job = Job { tenant, asked, home, listed, variants, classes, accelerator, since, stage, told };
+        let job =
+            Job { tenant, asked, home, listed, variants, classes, accelerator, since, size, stage, told };
         self.jobs.insert(uuid, job);
         match (work, bundle) {
             (Work::Group(group), _) => {
                 self.pool_jobs.remove(&pool_job);
-                self.enter_group(uuid, &group, now);
+                self.enter_group(uuid, &group, quotas, now);
             }
             (Work::Run { .. }, Some(bundle)) => {
                 self.pool_jobs.remove(&pool_job);
                 self.enter_bundle(uuid, bundle, quotas, now);
             }
-            (Work::Run { bytes }, None) => {
-                let job = PoolJob { id: pool_job, tenant, home, size: Bytes(bytes), accelerator, classes };
+            (Work::Run { .. }, None) => {
+                let job = PoolJob { id: pool_job, tenant, home, size, accelerator, classes };
                 match self.pool.enter(job, Entry { since, quotas }, pool_time(now.now)) {
                     Ok(actions) => self.act(actions, now),
                     Err(error) => {
@@ -136,6 +151,18 @@ impl Policy {
                         self.refuse(uuid, cause(&error), error.to_string());
                     }
                 }
+            }
+        }
+    }
+
+    /// Bytes of a job that begins to wait, and when it arrived.
+    fn size_and_arrival(&self, uuid: JobUuid, asked: &AskedJob, now: Moment) -> (Bytes, Duration) {
+        let first = arrival(asked.first_arrival, now);
+        match (asked.wanted.work, self.overruns.get(uuid)) {
+            (Work::Group(_), _) => (Bytes(0), first),
+            (Work::Run { bytes }, None) => (Bytes(bytes), first),
+            (Work::Run { bytes }, Some(overrun)) => {
+                (Bytes(bytes.max(overrun.bytes)), first.max(overrun.since))
             }
         }
     }

@@ -92,8 +92,8 @@ struct Entry {
 }
 
 impl PolicySettings {
-    /// Time between two reports of what the lease of a group has used: what is not told yet at the end of a period is a
-    /// small part of it.
+    /// Time between two reports of what a lease has used: what is not told yet of a group's lease at the end of a period is
+    /// a small part of it.
     pub(super) fn usage_interval(&self) -> Millis {
         Millis(self.period.0 / REPORTS_PER_PERIOD)
     }

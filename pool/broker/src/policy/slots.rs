@@ -1,9 +1,10 @@
 //! Slots: following what the protocol knows of them.
 
 use super::groups::GroupKey;
-use super::{Board, Decision, Holder, Policy, Recall, SlotId, SlotState, Stage, pool_time};
+use super::overruns::beyond;
+use super::{Board, Decision, Holder, Policy, Recall, SlotId, SlotState, Stage, arrival, pool_time};
 use crate::catalog::SlotKind;
-use fpga_cluster::pool::state::PoolError;
+use fpga_cluster::pool::state::{PoolError, Use};
 use fpga_cluster::pool::{Bytes, ClassSet, Job as PoolJob, NodeIndex, SlotClass, SlotNumber, TenantId};
 use fpga_cluster::shared_pool::{Actions, Slot};
 use fpga_core::bitstream::Digest;
@@ -28,6 +29,18 @@ impl Policy {
         self.boards.insert(manager, Board { node: NodeIndex(node), classes, loaded });
     }
 
+    /// Slots are followed one after the other: see
+    /// [`learn_slots`](fpga_cluster::shared_pool::SharedPool::learn_slots).
+    pub fn learn_slots(&mut self) {
+        self.pool.learn_slots();
+    }
+
+    /// All of them are followed.
+    pub fn knows_all(&mut self, now: Moment) {
+        let actions = self.pool.knows_all(pool_time(now.now));
+        self.act(actions, now);
+    }
+
     /// Forgets a manager's slots.
     pub fn lose(&mut self, manager: ManagerId, now: Moment) {
         self.boards.remove(&manager);
@@ -47,6 +60,7 @@ impl Policy {
             && let Some(slot) = self.slots.get_mut(&place)
         {
             slot.usage = usage;
+            self.check_size(place, now);
         }
         match record {
             SlotRecord::Free => {
@@ -148,8 +162,9 @@ impl Policy {
         if slot.recall == Recall::Due && stage.is_some() {
             self.decisions.push(Decision::Recall(id));
         }
-        let holder = slot.holder;
+        let (holder, is_beyond) = (slot.holder, beyond(slot.named, slot.usage).is_some());
         match holder {
+            Holder::Job { pool_job, .. } if is_beyond => self.pool.set_use(pool_job, Use::BeyondSize),
             Holder::Job { pool_job, .. } => self.pool.set_use(pool_job, use_of(stage)),
             Holder::Group { group, .. } => self.groups.ran(group, use_of(stage)),
             Holder::Nobody | Holder::GroupWithoutJob(_) => {}
@@ -175,8 +190,9 @@ impl Policy {
         self.held.insert(job);
         self.is_outdated |= self.groups.lack_class();
         let mut state = SlotState::of_nobody(id, class);
+        let since = arrival(lease.first_arrival, now);
         if let Work::Group(group) = lease.work
-            && let Some((key, group_id)) = self.adopt_group(tenant, &group, class, accelerator, now)
+            && let Some((key, group_id)) = self.adopt_group(tenant, &group, class, accelerator, since, now)
         {
             state.holder = Holder::Group { job, group: key };
             self.slots.insert(place, state);
@@ -185,11 +201,14 @@ impl Policy {
         } else {
             let pool_job = self.new_pool_job(job);
             state.holder = Holder::Job { job, pool_job };
-            self.slots.insert(place, state);
             let size = match lease.work {
                 Work::Run { bytes } => Bytes(bytes),
                 Work::Group(_) => Bytes(0),
             };
+            if let Work::Run { bytes } = lease.work {
+                state.named = bytes;
+            }
+            self.slots.insert(place, state);
             let home = place.node;
             let pool_job = PoolJob { id: pool_job, tenant, home, size, accelerator, classes: ClassSet::ALL };
             let actions = self.pool.adopt_job(pool_job, place, class, at);
@@ -266,11 +285,17 @@ impl Policy {
 
 impl SlotState {
     fn of_nobody(id: SlotId, class: SlotClass) -> Self {
-        Self { id, class, holder: Holder::Nobody, usage: Usage::default(), recall: Recall::No }
+        Self {
+            id,
+            class,
+            holder: Holder::Nobody,
+            named: u64::MAX,
+            usage: Usage::default(),
+            recall: Recall::No,
+        }
     }
 }
 
-fn use_of(stage: Option<LeaseStage>) -> fpga_cluster::pool::state::Use {
-    use fpga_cluster::pool::state::Use;
+fn use_of(stage: Option<LeaseStage>) -> Use {
     if stage == Some(LeaseStage::Idle) { Use::Unused } else { Use::Used }
 }

@@ -59,7 +59,7 @@ impl Policy {
                 group: uuid.to_be_bytes().to_vec(),
                 tenant: self.tenants.name(tenant.0).to_owned(),
                 kind: kind.map(|kind| kind.kind.as_ref().to_owned()).unwrap_or_default(),
-                goal: Some(group.asked.into()),
+                goal: Some(group.asked.goal.into()),
                 held: group.held,
                 given: self.pool.given(group.id),
                 waiting: group.waiting.len() as u64,

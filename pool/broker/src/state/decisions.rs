@@ -50,11 +50,12 @@ impl State {
         job: JobUuid,
         slot: SlotId,
         digest: Digest,
-        usage_every: Option<Millis>,
+        usage_every: Millis,
         now: Moment,
     ) -> Vec<Action> {
         let lease = (self.new_lease_id)();
-        let grant = Grant { job, manager: slot.manager, slot: slot.slot, digest, lease, usage_every };
+        let (SlotId { manager, slot: index }, usage_every) = (slot, Some(usage_every));
+        let grant = Grant { job, manager, slot: index, digest, lease, usage_every };
         let first_arrival = self.broker.job(job).map_or(now.wall, |job| job.first_arrival);
         match self.broker.grant(&grant, now.now) {
             Ok(actions) => {

@@ -63,6 +63,7 @@ impl State {
     /// The broker begins to grant: what it has heard while it listened becomes the policy's.
     fn begin(&mut self, now: Moment) {
         self.policy.forget();
+        self.policy.learn_slots();
         for (manager, board) in &self.boards {
             self.policy.set_board(*manager, board);
         }
@@ -74,6 +75,7 @@ impl State {
             self.wait(job, now);
         }
         self.follow_where(|record| matches!(record, SlotRecord::Free), now);
+        self.policy.knows_all(now);
         self.next_tick = now.now + super::TICK;
     }
 
@@ -94,10 +96,12 @@ impl State {
         let Some(board) = self.registering.take() else { return };
         if self.is_active() {
             self.policy.set_board(manager, &board);
+            self.policy.learn_slots();
             let slots = u32::try_from(board.slots.len()).unwrap_or(0);
             for slot in (0..slots).map(SlotIndex) {
                 self.follow(SlotId { manager, slot }, None, now);
             }
+            self.policy.knows_all(now);
         }
         self.boards.insert(manager, board);
     }

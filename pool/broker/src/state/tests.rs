@@ -1,7 +1,10 @@
 mod bundles;
+mod groups;
 mod groups_end;
 mod moves;
 mod reasons;
+mod sizes;
+mod takeover;
 
 use super::*;
 use crate::policy::TenantSettings;
@@ -43,8 +46,13 @@ impl Bench {
     }
 
     fn with(rules: GoalRules, period: Millis, tenants: &str) -> Self {
+        let jobs = PoolPolicy::shared(Thresholds::new(Vec::new()).unwrap());
+        Self::with_jobs(jobs, rules, period, tenants)
+    }
+
+    fn with_jobs(jobs: PoolPolicy, rules: GoalRules, period: Millis, tenants: &str) -> Self {
         let policy = PolicySettings {
-            jobs: PoolPolicy::shared(Thresholds::new(Vec::new()).unwrap()),
+            jobs,
             most_waiting: 1000,
             goals: GoalPolicy::Throughput,
             rules,
@@ -215,130 +223,6 @@ fn a_bitstream_that_two_slots_refuse_is_at_fault_and_the_slots_are_not() {
 }
 
 #[test]
-fn a_group_gets_idle_slots_and_gives_them_back_for_a_job_that_waits() {
-    let mut bench = Bench::new("[default]\nguaranteed-slots = 1\n");
-    bench.register(1, vec![SlotStatus::Free; 4]);
-    let goal = Goal::Throughput { actions_per_hour: 3600 };
-    let group = Group { id: GroupUuid(9), goal, least: 1, most: 4 };
-    let mut leases = Vec::new();
-    for job in 1..=4 {
-        leases.extend(prepares(&bench.want(job, "aes", Work::Group(group))));
-    }
-    assert_eq!(leases.len(), 4, "no job waits: the group has all slots");
-    for (manager, lease) in &leases {
-        bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
-        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
-    }
-    let view = bench.state.view(&Viewer::Operator, bench.now).groups.remove(0);
-    assert_eq!((view.held, view.given, view.waiting, view.done), (4, 4, 0, 4));
-    assert_eq!((view.kind.as_str(), view.outlook()), ("a10", v1::Outlook::Unspecified));
-    let recalled = bench.run(10);
-    assert!(recalls(&recalled) >= 1, "{recalled:?}");
-    let Some(Output::ToManager(_, BrokerToManager::Recall { lease: id })) =
-        recalled.iter().find(|output| matches!(output, Output::ToManager(_, BrokerToManager::Recall { .. })))
-    else {
-        panic!("no Recall");
-    };
-    let (manager, lease) = leases.iter().find(|(_, lease)| lease.id == *id).unwrap();
-    let granted = prepares(&bench.report(*manager, lease.slot, SlotStatus::Free));
-    assert_eq!(granted.iter().map(|(_, lease)| lease.job).collect::<Vec<_>>(), [JobUuid(10)]);
-}
-
-#[test]
-fn a_group_whose_leases_never_pause_is_controlled_by_what_managers_report_meanwhile() {
-    let mut bench = Bench::new("");
-    bench.register(1, vec![SlotStatus::Free; 4]);
-    let goal = Goal::Throughput { actions_per_hour: 3600 };
-    let group = Group { id: GroupUuid(9), goal, least: 0, most: 4 };
-    let mut asked = Vec::new();
-    for job in 1..=4 {
-        asked.extend(bench.want(job, "aes", Work::Group(group)));
-    }
-    let every = |output: &Output| match output {
-        Output::ToManager(_, BrokerToManager::Prepare { usage_every, .. }) => Some(*usage_every),
-        _ => None,
-    };
-    assert_eq!(asked.iter().filter_map(every).collect::<Vec<_>>(), [Some(Millis::from_secs(1)); 4]);
-    let leases = prepares(&asked);
-    for (manager, lease) in &leases {
-        bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
-        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
-    }
-    // Each slot does ten actions a second, and the goal is one: one slot is enough.
-    let mut recalled = 0;
-    for second in 1..=5 {
-        for (manager, lease) in &leases {
-            let busy = Millis::from_secs(second);
-            bench.report_usage(*manager, lease, Usage { bytes: 10 * second, actions: 10 * second, busy });
-        }
-        recalled += recalls(&bench.pass(Millis::from_secs(1)));
-    }
-    assert_eq!(recalled, 3, "each lease is recalled once");
-    let (manager, last) = leases.last().unwrap();
-    bench.report(*manager, last.slot, SlotStatus::Free);
-    let of_a_job = bench.run(20);
-    assert_eq!(of_a_job.iter().filter_map(every).collect::<Vec<_>>(), [None], "jobs are not controlled");
-}
-
-#[test]
-fn a_group_does_not_give_the_slots_of_a_lost_manager_to_its_next_job() {
-    let mut bench = Bench::of_groups(4);
-    bench.register(1, vec![SlotStatus::Free; 2]);
-    bench.register(2, vec![SlotStatus::Free; 2]);
-    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
-    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 4 });
-    for (job, expected) in [(1, 1), (2, 1), (3, 2)] {
-        let (manager, lease) = prepares(&bench.want(job, "aes", group)).remove(0);
-        assert_eq!(manager, expected);
-        bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id });
-        bench.report(manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
-    }
-    // The first manager's slots are the group's, without jobs, when that manager is lost.
-    for slot in [0, 1].map(SlotIndex) {
-        bench.report(1, slot, SlotStatus::Free);
-    }
-    bench.input(Input::ManagerClosed(ConnectionId(1)));
-    let granted = prepares(&bench.want(4, "aes", group));
-    assert_eq!(granted.iter().map(|(manager, _)| *manager).collect::<Vec<_>>(), [2]);
-    bench.state.policy.check();
-}
-
-#[test]
-fn a_group_that_found_no_slots_gets_those_of_a_manager_that_comes_back() {
-    let mut bench = Bench::of_groups(2);
-    bench.register(1, vec![SlotStatus::Free; 2]);
-    bench.input(Input::ManagerClosed(ConnectionId(1)));
-    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
-    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 2 });
-    for job in 1..=2 {
-        assert_eq!(prepares(&bench.want(job, "aes", group)), []);
-    }
-    assert_eq!(prepares(&bench.register(1, vec![SlotStatus::Free; 2])).len(), 2);
-    assert_eq!(cancelled(&bench.pass(Millis::from_secs(31))), []);
-}
-
-#[test]
-fn a_group_whose_bitstream_was_at_fault_gets_slots_when_it_may_be_tried_again() {
-    let mut bench = Bench::of_groups(3);
-    bench.register(1, vec![SlotStatus::Free; 3]);
-    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
-    let group = Group { id: GroupUuid(9), goal, least: 0, most: 3 };
-    let mut todo = Leases::new();
-    for job in 1..=3 {
-        todo.extend(prepares(&bench.want(job, "aes", Work::Group(group))));
-    }
-    let (manager, held) = todo.pop().unwrap();
-    bench.manager(manager, ManagerToBroker::Prepared { lease: held.id });
-    bench.report(manager, held.slot, SlotStatus::Held(held, Activity::Busy));
-    for (manager, lease) in todo {
-        bench.manager(manager, ManagerToBroker::Refused { lease: lease.id, why: Refusal::BadBitstream });
-        bench.report(manager, lease.slot, SlotStatus::Free);
-    }
-    assert_eq!(prepares(&bench.pass(Millis::from_secs(50))), []);
-    assert_eq!(prepares(&bench.pass(Millis::from_secs(15))).len(), 2);
-}
-
-#[test]
 fn a_job_whose_lease_came_while_its_client_was_gone_waits_again() {
     let mut bench = Bench::new("");
     bench.register(1, vec![SlotStatus::Free]);
@@ -361,24 +245,6 @@ fn a_client_that_asks_again_while_its_lease_is_prepared_gets_the_offer() {
     let prepared = bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id });
     let is_offer = |output: &&Output| matches!(output, Output::ToClient(CLIENT, ToClient::Offer(_)));
     assert_eq!(prepared.iter().filter(is_offer).count(), 1, "{prepared:?}");
-}
-
-#[test]
-fn a_broker_that_takes_over_counts_the_leases_that_managers_tell() {
-    let mut bench = Bench::new("[default]\nheld-slots = 1\n");
-    let held = Lease {
-        id: LeaseId(500),
-        incarnation: Incarnation(7),
-        slot: SlotIndex(0),
-        job: JobUuid(77),
-        tenant: Tenant::new("a"),
-        digest: Digest::from_bytes([1; 32]),
-        work: Work::Run { bytes: 10 },
-    };
-    bench.register(1, vec![SlotStatus::Held(held.clone(), Activity::Busy), SlotStatus::Free]);
-    assert_eq!(prepares(&bench.run(1)), [], "the tenant has its one slot");
-    let granted = prepares(&bench.report(1, held.slot, SlotStatus::Free));
-    assert_eq!(granted.len(), 1);
 }
 
 #[test]

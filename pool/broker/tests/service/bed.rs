@@ -7,7 +7,7 @@ use fpga_cluster::pool::thresholds::Thresholds;
 use fpga_cluster::qos::groups::GoalPolicy;
 use fpga_cluster::qos::rules::GoalRules;
 use fpga_core::bitstream::Digest;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_pool::catalog::Catalog;
 use fpga_pool::identity::{Authenticator, TokensFile};
 use fpga_pool::metrics::Metrics;
@@ -324,5 +324,6 @@ pub fn lease(id: u128, slot: u32, job: u128, tenant: &str) -> Lease {
         tenant: Tenant::new(tenant),
         digest: digest(),
         work: Work::Run { bytes: 10 },
+        first_arrival: WallTime(1),
     }
 }

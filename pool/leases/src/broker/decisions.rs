@@ -61,6 +61,7 @@ impl Broker {
             tenant: job.tenant.clone(),
             digest: grant.digest,
             work: job.wanted.work,
+            first_arrival: job.first_arrival,
         };
         Ok((record.connection, term, lease))
     }

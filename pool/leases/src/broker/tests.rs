@@ -34,6 +34,7 @@ fn lease(id: u128) -> Lease {
         tenant: Tenant::new("a"),
         digest: Digest::from_bytes([1; 32]),
         work: Work::Run { bytes: 10 },
+        first_arrival: WallTime(50),
     }
 }
 

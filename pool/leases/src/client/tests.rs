@@ -224,6 +224,51 @@ fn the_first_ticket_counts_and_others_jobs_tickets_do_not() {
 }
 
 #[test]
+fn bytes_beyond_the_declared_ones_are_wanted_at_their_size_and_without_the_ticket() {
+    let mut job = Job::new(JOB, wanted(10), Repetition::Allowed, Rules::default());
+    job.handle(Event::BrokerConnected(BROKER), NOW);
+    let tell = |job: &mut Job, at| {
+        let ticket = Ticket { job: JOB, first_arrival: WallTime(at) };
+        job.handle(Event::Broker(BROKER, BrokerToClient::Ticket(ticket)), NOW);
+        Some(ticket)
+    };
+    let submit = |job: &mut Job, step| {
+        job.handle(Event::Submit { step: StepNumber(step), bytes: 10 }, NOW);
+    };
+    let first = tell(&mut job, 7);
+    // As long as declared bytes are left, the ticket counts.
+    attached(&mut job, 1);
+    assert_eq!(job.handle(Event::ManagerClosed(LeaseId(1)), NOW)[1..], [want(10, first)]);
+    attached(&mut job, 2);
+    (0..4).for_each(|step| submit(&mut job, step));
+    done(&mut job, 2, 0);
+    from_manager(&mut job, ManagerToClient::Yield { lease: LeaseId(2) });
+    done(&mut job, 2, 1);
+    let [release, close] = released(2);
+    assert_eq!(done(&mut job, 2, 2), [Action::Deliver(StepNumber(2)), release, close, want(10, None)]);
+    // That is a new arrival, which the job keeps until those bytes are done, too.
+    let second = tell(&mut job, 9);
+    assert_eq!(job.handle(Event::BrokerConnected(BROKER), NOW), [attempt(2, 10, second)]);
+    attached(&mut job, 3);
+    done(&mut job, 3, 3);
+    // Nothing waits: it may be any number of bytes.
+    let yielded = from_manager(&mut job, ManagerToClient::Yield { lease: LeaseId(3) });
+    assert_eq!(yielded[2..], [attempt(2, 1, None)]);
+}
+
+#[test]
+fn a_job_without_bytes_keeps_its_ticket() {
+    let mut job = Job::new(JOB, wanted(0), Repetition::Allowed, Rules::default());
+    job.handle(Event::Submit { step: StepNumber(0), bytes: 0 }, NOW);
+    job.handle(Event::BrokerConnected(BROKER), NOW);
+    let ticket = Ticket { job: JOB, first_arrival: WallTime(7) };
+    job.handle(Event::Broker(BROKER, BrokerToClient::Ticket(ticket)), NOW);
+    attached(&mut job, 1);
+    let lost = job.handle(Event::ManagerClosed(LeaseId(1)), NOW);
+    assert_eq!(lost[1..], [want(0, Some(ticket))]);
+}
+
+#[test]
 fn a_former_connection_to_a_broker_says_nothing() {
     let mut job = job(1, Repetition::Allowed);
     assert_eq!(job.handle(Event::BrokerConnected(ConnectionId(2)), NOW), [attempt(2, 10, None)]);

@@ -218,7 +218,7 @@ impl Slot {
             return;
         }
         effects.push(Effect::Load(lease.id, lease.digest));
-        self.meter = Meter::new(usage_every, now);
+        self.meter = Meter::new(lease.work, usage_every, now);
         self.state = State::Reserved { lease, load: Load::Running { until: now + timing::LOAD } };
     }
 

@@ -4,6 +4,7 @@ use crate::lease::{Goal, Group, Usage, Work};
 use crate::messages::Activity;
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
+use fpga_core::units::WallTime;
 
 const BROKER: ConnectionId = ConnectionId(1);
 const CLIENT: ConnectionId = ConnectionId(100);
@@ -28,6 +29,7 @@ fn lease(id: u128) -> Lease {
         tenant: Tenant::new("a"),
         digest: Digest::from_bytes([1; 32]),
         work: Work::Run { bytes: 10 },
+        first_arrival: WallTime(1),
     }
 }
 
@@ -319,6 +321,21 @@ fn the_broker_hears_in_intervals_what_a_lease_has_used_that_never_pauses() {
     }
     // The first end of a step at 100 ms or later, and so on.
     assert_eq!(told, [4, 8, 12, 16, 20, 24, 28]);
+}
+
+#[test]
+fn the_broker_hears_of_a_run_that_never_pauses_once_it_is_beyond_its_bytes() {
+    let mut bench = Bench::new();
+    bench.hold(lease(1));
+    let mut told = Vec::new();
+    bench.step(1, 0);
+    for step in 1..=8 {
+        bench.step(1, step);
+        bench.pass(Millis(60));
+        // Five bytes each, of ten.
+        told.extend(report(&bench.step_ended(1, step - 1)).map(|report| report.usage.bytes));
+    }
+    assert_eq!(told, [15, 25, 35]);
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn lease(id: u128, job: u128) -> Lease {
         tenant: Tenant::new("honest"),
         digest: Digest::from_bytes([1; 32]),
         work: Work::Run { bytes: 10 },
+        first_arrival: WallTime(50),
     }
 }
 

@@ -4,7 +4,7 @@ use super::assert_small;
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
-use fpga_core::units::{Millis, MonotonicTime};
+use fpga_core::units::{Millis, MonotonicTime, WallTime};
 use fpga_pool_leases::ids::{ConnectionId, GroupUuid, Incarnation, JobUuid, LeaseId, StepNumber, Term};
 use fpga_pool_leases::lease::{Endpoint, Goal, Group, Lease, Usage, Work};
 use fpga_pool_leases::manager::{Action, Config, Event, LoadOutcome, Manager, Outcome};
@@ -60,6 +60,7 @@ fn lease(id: u128, slot: u32, work: Work) -> Lease {
         tenant: Tenant::new("hostile"),
         digest: Digest::from_bytes([1; 32]),
         work,
+        first_arrival: WallTime(1),
     }
 }
 

@@ -90,20 +90,19 @@ impl Pool {
         Some(Grant { job: job.id, node, slot, place })
     }
 
-    /// Ends a running job and offers its slot to the waiting ones.
+    /// Ends a running job, which has processed so many bytes of its size, and offers its slot to the waiting ones.
     pub(super) fn end(
         &mut self,
         job: JobId,
-        rest: Bytes,
+        processed: impl FnOnce(Bytes) -> Bytes,
         now: Duration,
     ) -> Result<(Running, Vec<Grant>), PoolError> {
         let ended = self.running.remove(&job).ok_or(PoolError::NotRunning(job))?;
-        self.unused.remove(&job);
+        self.recallable.remove(&job);
         let held = now.saturating_sub(ended.started);
         self.tenants.release(ended.job.tenant);
         self.tenants.settle(ended.job.tenant, ended.paid, held);
-        let processed = Bytes(ended.job.size.0.saturating_sub(rest.0));
-        self.tenants.learn(ended.job.accelerator, processed, held);
+        self.tenants.learn(ended.job.accelerator, processed(ended.job.size), held);
         let released = self.slots.release(ended.node, ended.slot, Holder::Job(ended.place));
         Ok((ended, self.offer_freed(ended.node, released, now)))
     }
@@ -209,7 +208,7 @@ impl Pool {
     }
 
     fn turn(&self, tenant: TenantId, rank: Rank, next: Candidates) -> Turn<Candidates> {
-        Turn { tenant, price: self.price(rank), next }
+        Turn { tenant, price: self.price_of(rank), next }
     }
 
     /// The tenants that may have a job that fits. Where the node takes no remote job, these are the tenants with local
@@ -222,7 +221,7 @@ impl Pool {
         }
     }
 
-    fn price(&self, rank: Rank) -> i64 {
+    fn price_of(&self, rank: Rank) -> i64 {
         let job = self.waiting.get(rank.job);
         job.map_or(1, |waiting| self.tenants.price(waiting.job.accelerator, waiting.job.size))
     }

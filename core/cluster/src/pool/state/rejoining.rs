@@ -62,8 +62,7 @@ impl Pool {
         processed: Bytes,
         now: Duration,
     ) -> Result<Vec<Grant>, PoolError> {
-        let size = self.running.get(&job).map_or(Bytes(0), |running| running.job.size);
-        self.end(job, Bytes(size.0.saturating_sub(processed.0)), now).map(|(_, grants)| grants)
+        self.end(job, |_| processed, now).map(|(_, grants)| grants)
     }
 
     /// Adds a slot that a job holds already. The slot counts for the job's tenant from now on. A slot or a job that the

@@ -11,7 +11,7 @@ fn claim(tenant: u32, devices: u32, performance: f64, least: u32, most: u32, due
         tenant: TenantId(tenant),
         goal,
         limits: Limits::new(least, most).unwrap(),
-        request: Request { devices, performance, lateness: Lateness::OnTime },
+        request: Request { devices, performance, lateness: Lateness::OnTime, usable: None },
         before: Entitlement::default(),
     }
 }
@@ -82,6 +82,30 @@ fn a_late_group_falls_to_its_minimum_and_at_least_one_slot() {
 }
 
 #[test]
+fn a_group_whose_queue_ran_empty_leaves_to_jobs_that_wait_what_it_has_no_actions_for() {
+    use Jobs::{HaveSlots, Wait};
+    // It asks for five slots.
+    let group = |least: u32, usable: Option<u32>| {
+        let mut claim = claim(1, 5, 0.9, least, 9, Some(9));
+        claim.request.usable = usable;
+        claim
+    };
+    // Columns: minimum, slots that it can use, whether jobs wait, its slots by requests and by deadlines; of 8 slots.
+    let table = [
+        (0, None, Wait, 5, 6),
+        (0, Some(2), Wait, 2, 2),
+        (3, Some(1), Wait, 3, 3),
+        (0, Some(2), HaveSlots, 8, 8),
+    ];
+    for (least, usable, jobs, by_requests, by_deadlines) in table {
+        let (claims, class) = ([group(least, usable)], class(8, 0, jobs));
+        assert_eq!(given(&claims, class, u32::MAX), [by_requests], "{least} {usable:?} {jobs:?}");
+        let shares = by_deadline(&claims, class, Floor::Quarter, |_| u32::MAX);
+        assert_eq!(shares[0].given, by_deadlines, "{least} {usable:?} {jobs:?}");
+    }
+}
+
+#[test]
 fn under_edf_the_floor_the_guarantee_and_slack_hold_as_well() {
     let claims = [claim(1, 0, 0.0, 1, 99, Some(9)), claim(2, 0, 0.0, 1, 99, Some(5))];
     let given = |jobs: Jobs, held: u32, guaranteed: u32| -> Vec<u32> {
@@ -97,12 +121,16 @@ fn under_edf_the_floor_the_guarantee_and_slack_hold_as_well() {
 fn claims() -> impl Strategy<Value = Vec<Claim>> {
     // A job within its margin asks for everything.
     let devices = prop_oneof![9 => 0_u32..12, 1 => Just(u32::MAX)];
-    let one = (0_u32..3, devices, 0.0_f64..3.0, 0_u32..4, 0_u32..6, 0_u64..20, (0_u32..8, 0_u32..8));
-    let claim = one.prop_map(|(tenant, devices, performance, least, more, due, (requested, kept))| {
-        let due = (due < 15).then_some(due);
-        let claim = claim(tenant, devices, performance, least, (least + more).max(1), due);
-        Claim { before: Entitlement { requested, kept: kept.min(claim.limits.most()) }, ..claim }
-    });
+    let before = (0_u32..8, 0_u32..8);
+    let ran_empty = prop::option::of(1_u32..6);
+    let one = (0_u32..3, devices, 0.0_f64..3.0, 0_u32..4, 0_u32..6, 0_u64..20, before, ran_empty);
+    let claim =
+        one.prop_map(|(tenant, devices, performance, least, more, due, (requested, kept), usable)| {
+            let due = (due < 15).then_some(due);
+            let mut claim = claim(tenant, devices, performance, least, (least + more).max(1), due);
+            claim.request.usable = usable;
+            Claim { before: Entitlement { requested, kept: kept.min(claim.limits.most()) }, ..claim }
+        });
     prop::collection::vec(claim, 0..9)
 }
 
@@ -110,11 +138,11 @@ proptest! {
     #[test]
     fn without_jobs_and_guarantees_the_division_is_the_papers(claims in claims(), slots in 0_u32..40) {
         let all = class(slots, 0, Jobs::HaveSlots);
-        let bids: Vec<Bid> = claims.iter().map(Claim::bid).collect();
+        let bids: Vec<Bid> = claims.iter().map(|claim| claim.bid(all.jobs)).collect();
         let shares = by_request(&claims, all, Floor::None, Shrinking::AtOnce, |_| u32::MAX);
         let given: Vec<u32> = shares.iter().map(|share| share.given).collect();
         prop_assert_eq!(given, broker::allocate(&bids, slots));
-        let dues: Vec<Due> = claims.iter().map(Claim::due).collect();
+        let dues: Vec<Due> = claims.iter().map(|claim| claim.due(all.jobs)).collect();
         let shares = by_deadline(&claims, all, Floor::None, |_| u32::MAX);
         let given: Vec<u32> = shares.iter().map(|share| share.given).collect();
         prop_assert_eq!(given, edf::allocate(&dues, slots));

@@ -2,6 +2,7 @@ use super::super::Rate;
 use super::super::controller::ActionQueue;
 use super::super::rules::Smoothing;
 use super::*;
+use std::collections::BTreeSet;
 
 const ALL: u32 = u32::MAX;
 
@@ -13,6 +14,8 @@ struct Play {
     speed: f64,
     done: BTreeMap<JobId, f64>,
     busy: BTreeMap<JobId, f64>,
+    /// Groups without actions.
+    idle: BTreeSet<JobId>,
 }
 
 impl Play {
@@ -25,6 +28,7 @@ impl Play {
             speed: 1.0,
             done: BTreeMap::new(),
             busy: BTreeMap::new(),
+            idle: BTreeSet::new(),
         }
     }
 
@@ -38,8 +42,9 @@ impl Play {
     fn period(&mut self) -> Vec<u32> {
         self.now += Duration::from_secs(10);
         for (id, _, given) in self.groups.all() {
-            *self.busy.entry(id).or_default() += 10.0 * f64::from(given);
-            *self.done.entry(id).or_default() += 10.0 * f64::from(given) * self.speed;
+            let used = if self.idle.contains(&id) { 0.0 } else { f64::from(given) };
+            *self.busy.entry(id).or_default() += 10.0 * used;
+            *self.done.entry(id).or_default() += 10.0 * used * self.speed;
         }
         let progress = |id: JobId| {
             Some(JobProgress {
@@ -48,7 +53,7 @@ impl Play {
                 done: self.done[&id] as u64,
                 devices: self.groups.given(id),
                 busy: Duration::from_secs_f64(self.busy[&id]),
-                queue: ActionQueue::Filled,
+                queue: if self.idle.contains(&id) { ActionQueue::RanEmpty } else { ActionQueue::Filled },
             })
         };
         // The closure reads the groups of before the period's end.
@@ -186,4 +191,47 @@ fn a_forecast_follows_from_the_slots_that_a_group_has() {
     assert_eq!(play.period(), [4]);
     let forecast = play.groups.forecast(JobId(1), play.now, 40);
     assert_eq!(forecast, Some(Forecast::Done(Duration::from_secs(100))));
+}
+
+#[test]
+fn a_group_without_actions_keeps_a_slot_while_jobs_wait_and_gets_the_others_when_actions_come() {
+    let mut play = Play::new(GoalPolicy::Throughput, 8, Jobs::Wait, ALL);
+    let goal = Goal::Throughput(Rate::new(4.0).unwrap());
+    play.open(1, goal, 0).unwrap();
+    play.period();
+    assert_eq!(play.period(), [4]);
+    play.idle.insert(JobId(1));
+    // Shrinking takes two periods.
+    assert_eq!([play.period(), play.period(), play.period()], [[4], [1], [1]]);
+    play.idle.clear();
+    assert_eq!(play.period(), [4]);
+    // While no job waits it keeps what its goal needs.
+    play.class.jobs = Jobs::HaveSlots;
+    play.idle.insert(JobId(1));
+    assert_eq!([play.period(), play.period(), play.period()], [[4], [4], [4]]);
+}
+
+#[test]
+fn a_group_that_was_open_before_has_its_minimum_and_keeps_its_slots_however_many_are_known() {
+    let mut groups = Groups::new(GoalPolicy::Throughput, GoalRules::default(), 3);
+    let goal = Goal::Throughput(Rate::new(1.0).unwrap());
+    let group = |least| NewGroup { tenant: TenantId(0), goal, limits: Limits::new(least, ALL).unwrap() };
+    let class = |slots| ClassState { slots, held_by_jobs: 0, jobs: Jobs::Wait };
+    assert!(matches!(
+        groups.open(JobId(1), group(2), class(0), Duration::ZERO),
+        Err(OpenError::TooFew { .. })
+    ));
+    groups.reopen(JobId(1), group(2), class(0), Duration::ZERO).unwrap();
+    assert!(matches!(
+        groups.reopen(JobId(2), group(2), class(0), Duration::ZERO),
+        Err(OpenError::Guarantee { others: 2, .. })
+    ));
+    let mut given = |slots| {
+        groups.divide(class(slots));
+        groups.given(JobId(1))
+    };
+    assert_eq!((given(1), given(8)), (0, 2));
+    groups.holds(JobId(1), 3);
+    groups.divide(class(8));
+    assert_eq!(groups.given(JobId(1)), 3);
 }

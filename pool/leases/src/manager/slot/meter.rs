@@ -2,9 +2,10 @@
 //!
 //! The broker hears of usage with every change of a slot. A lease whose steps never pause changes nothing for as long as
 //! it lives, so its steps' ends tell the broker, too, at most once in an interval that the broker chose. No timer is
-//! needed: without an end of a step there is nothing to tell.
+//! needed: without an end of a step there is nothing to tell. Of a job that runs by itself the broker only has to know
+//! that it goes on after its last byte.
 
-use crate::lease::Usage;
+use crate::lease::{Usage, Work};
 use fpga_core::units::{Millis, MonotonicTime};
 
 /// Counts what a lease uses.
@@ -13,6 +14,8 @@ pub(super) struct Meter {
     used: Usage,
     /// `None`: the broker is told at changes of the slot only.
     every: Option<Millis>,
+    /// Bytes up to which the broker is not told between two changes of the slot.
+    expected_bytes: Option<u64>,
     /// When the lease began, or the last report of its usage was due.
     told_at: MonotonicTime,
 }
@@ -26,8 +29,12 @@ pub(super) enum Due {
 
 impl Meter {
     /// The meter of a lease that begins.
-    pub(super) fn new(every: Option<Millis>, now: MonotonicTime) -> Self {
-        Self { used: Usage::default(), every, told_at: now }
+    pub(super) fn new(work: Work, every: Option<Millis>, now: MonotonicTime) -> Self {
+        let expected_bytes = match work {
+            Work::Run { bytes } => Some(bytes),
+            Work::Group(_) => None,
+        };
+        Self { used: Usage::default(), every, expected_bytes, told_at: now }
     }
 
     /// What the lease has used so far.
@@ -38,8 +45,9 @@ impl Meter {
     /// Counts what a step has used.
     pub(super) fn count(&mut self, step: Usage, now: MonotonicTime) -> Due {
         self.used.add(step);
+        let is_expected = self.expected_bytes.is_some_and(|bytes| self.used.bytes <= bytes);
         match self.every {
-            Some(every) if now >= self.told_at + every => {
+            Some(every) if now >= self.told_at + every && !is_expected => {
                 self.told_at = now;
                 Due::Yes
             }

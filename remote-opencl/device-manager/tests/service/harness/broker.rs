@@ -4,6 +4,7 @@ use super::DEADLINE;
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
+use fpga_core::units::WallTime;
 use fpga_pool_api::hello::Hello;
 use fpga_pool_api::manager::{FromManager, LentBoard};
 use fpga_pool_api::v1;
@@ -135,6 +136,7 @@ impl LendStream {
             tenant: Tenant::new("jobs"),
             digest,
             work: Work::Run { bytes: 100 },
+            first_arrival: WallTime(1),
         }
     }
 

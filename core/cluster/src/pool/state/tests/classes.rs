@@ -173,9 +173,9 @@ fn who_does_not_use_its_slot_is_recalled_when_others_wait_for_such_a_slot() {
         assert!(pool.submit(job_for(id, 9, &[number]), secs(0)).unwrap().is_some());
         pool.set_use(JobId(id), Use::Unused);
     }
-    assert_eq!(pool.unused_in(|class| pool.is_wanted(class)), []);
+    assert_eq!(pool.recallable_in(|class| pool.is_wanted(class)), []);
     assert_eq!(pool.submit(job_for(3, 9, &[1]), secs(0)).unwrap(), None);
-    assert_eq!(pool.unused_in(|class| pool.is_wanted(class)), [JobId(2)]);
+    assert_eq!(pool.recallable_in(|class| pool.is_wanted(class)), [JobId(2)]);
     pool.set_use(JobId(2), Use::Used);
-    assert_eq!(pool.unused_in(|class| pool.is_wanted(class)), []);
+    assert_eq!(pool.recallable_in(|class| pool.is_wanted(class)), []);
 }

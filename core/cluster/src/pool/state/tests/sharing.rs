@@ -106,6 +106,26 @@ fn the_turn_goes_to_tenants_with_a_job_that_fits() {
 }
 
 #[test]
+fn jobs_of_groups_count_for_the_quota_of_waiting_jobs() {
+    let rules = TenantRules { waiting_jobs: 2, ..TenantRules::default() };
+    let mut pool = shared(&[1]);
+    pool.set_tenant_rules(TenantId(1), rules, secs(0));
+    assert!(pool.submit(of_tenant(1, 1, 0, 10), secs(0)).unwrap().is_some());
+    pool.add_group_job(TenantId(1));
+    assert_eq!(pool.admit_group_job(TenantId(1)), Ok(()));
+    assert_eq!(pool.submit(of_tenant(2, 1, 0, 10), secs(0)), Ok(None));
+    let full = PoolError::from(QuotaError::WaitingJobs { quota: 2 });
+    assert_eq!(pool.submit(of_tenant(3, 1, 0, 10), secs(0)), Err(full.clone()));
+    pool.add_group_job(TenantId(1));
+    assert_eq!(pool.admit_group_job(TenantId(1)), Err(full));
+    assert_eq!(pool.submit(of_tenant(4, 2, 0, 10), secs(0)), Ok(None));
+    for _ in 0..2 {
+        pool.remove_group_job(TenantId(1));
+    }
+    assert_eq!((pool.group_jobs(TenantId(1)), pool.submit(of_tenant(3, 1, 0, 10), secs(0))), (0, Ok(None)));
+}
+
+#[test]
 fn quotas_refuse_with_what_to_do() {
     let rules =
         TenantRules { waiting_jobs: 2, waiting_bytes: 50_000_000, held_slots: 1, ..TenantRules::default() };

@@ -1,0 +1,107 @@
+//! Jobs that have more bytes than they have named.
+
+use super::*;
+use fpga_cluster::pool::policy::Order;
+use fpga_pool_api::client::SealedTicket;
+
+impl Bench {
+    /// A job of so many bytes asks for a slot, and shows a ticket.
+    fn want_bytes(&mut self, job: u128, bytes: u64, ticket: Option<SealedTicket>) -> Vec<Output> {
+        let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes }, bundle: None };
+        let want = Want { job: JobUuid(job), wanted, ticket, attempt: Attempt(1) };
+        let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
+        let outputs = self.input(Input::Want(CLIENT, client, want));
+        self.state.policy.check();
+        outputs
+    }
+
+    /// A job of a byte that gets a slot at once, with its ticket.
+    fn holder(&mut self, job: u128) -> (Lease, SealedTicket) {
+        let outputs = self.want_bytes(job, 1, None);
+        let ticket = |output: &Output| match output {
+            Output::ToClient(_, ToClient::Ticket(sealed, _)) => Some(*sealed),
+            _ => None,
+        };
+        let ticket = outputs.iter().find_map(ticket).unwrap();
+        let (_, lease) = prepares(&outputs).remove(0);
+        self.hold(&lease);
+        (lease, ticket)
+    }
+
+    fn hold(&mut self, lease: &Lease) {
+        self.manager(1, ManagerToBroker::Prepared { lease: lease.id });
+        self.report(1, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+    }
+
+    /// A lease ends that has used so many bytes. Returns the jobs that get the slot.
+    fn free_after(&mut self, lease: &Lease, bytes: u64) -> Vec<u128> {
+        let (status, why) = (SlotStatus::Free, SlotCause::Drained);
+        let report = SlotReport { seq: self.seqs[&1], slot: lease.slot, status, why, usage: used(bytes) };
+        *self.seqs.get_mut(&1).unwrap() += 1;
+        let outputs = self.manager(1, ManagerToBroker::Slot(report));
+        self.state.policy.check();
+        let next = prepares(&outputs);
+        next.iter().for_each(|(_, lease)| self.hold(lease));
+        next.iter().map(|(_, lease)| lease.job.0).collect()
+    }
+}
+
+fn used(bytes: u64) -> Usage {
+    Usage { bytes, actions: 1, busy: Millis(1) }
+}
+
+#[test]
+fn a_job_that_names_a_byte_and_streams_on_is_recalled_for_another_and_its_ticket_counts_no_more() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free]);
+    let (lease, ticket) = bench.holder(1);
+    bench.pass(Millis::from_secs(1));
+    assert_eq!(recalls(&bench.report_usage(1, &lease, used(100_000_000))), 0, "nobody waits");
+    assert_eq!(recalls(&bench.run(2)), 1);
+    bench.pass(Millis::from_secs(1));
+    // The client's Want comes before its manager's report. By its ticket the job would be the first one.
+    bench.want_bytes(1, 1, Some(ticket));
+    bench.run(3);
+    assert_eq!(bench.free_after(&lease, 100_000_000), [2]);
+    // Until its further bytes are done it keeps the place that they have got, however often it asks.
+    bench.want_bytes(1, 2, Some(ticket));
+    assert_eq!([bench.free_after(&lease, 10), bench.free_after(&lease, 10)], [[1], [3]]);
+}
+
+#[test]
+fn bytes_beyond_that_are_told_at_the_end_count_for_a_job_that_has_asked_again_already() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free]);
+    let (lease, ticket) = bench.holder(1);
+    bench.pass(Millis::from_secs(1));
+    bench.run(2);
+    bench.want_bytes(1, 1, Some(ticket));
+    assert_eq!(bench.free_after(&lease, 4_000_002), [2]);
+    assert_eq!(bench.free_after(&lease, 10), [1], "it waits for its further bytes");
+}
+
+#[test]
+fn a_last_piece_that_is_filled_up_is_not_beyond_and_a_job_that_lost_its_slot_keeps_its_place() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free]);
+    let (lease, ticket) = bench.holder(1);
+    bench.pass(Millis::from_secs(1));
+    bench.run(2);
+    assert_eq!(recalls(&bench.report_usage(1, &lease, used(4_000_001))), 0);
+    bench.want_bytes(1, 1, Some(ticket));
+    assert_eq!(bench.free_after(&lease, 4_000_001), [1]);
+}
+
+#[test]
+fn bytes_beyond_queue_again_at_their_size() {
+    let jobs = PoolPolicy { order: Order::Size, ..PoolPolicy::shared(Thresholds::new(Vec::new()).unwrap()) };
+    let mut bench = Bench::with_jobs(jobs, GoalRules::default(), Millis::from_secs(5), "");
+    bench.register(1, vec![SlotStatus::Free]);
+    let (lease, ticket) = bench.holder(1);
+    bench.want_bytes(2, 1_000_000, None);
+    bench.report_usage(1, &lease, used(50_000_000));
+    bench.want_bytes(1, 1, Some(ticket));
+    bench.want_bytes(3, 49_000_000, None);
+    bench.want_bytes(4, 51_000_000, None);
+    assert_eq!([(); 4].map(|()| bench.free_after(&lease, 10)), [[2], [3], [1], [4]]);
+}
