@@ -42,7 +42,14 @@ pub fn build(targets: &[&str]) -> PathBuf {
 /// Whether cargo has set this variable to describe the package of the test. Build scripts of dependencies ask for such variables
 /// (ring's does), so that each package with tests would have these dependencies, and all that uses them, built once more.
 fn describes_the_test(variable: &str) -> bool {
-    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR"]
-        .iter()
-        .any(|prefix| variable.starts_with(prefix))
+    [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_NAME",
+        "CARGO_PRIMARY_PACKAGE",
+        "CARGO_TARGET_TMPDIR",
+    ]
+    .iter()
+    .any(|prefix| variable.starts_with(prefix))
 }

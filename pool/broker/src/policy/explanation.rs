@@ -154,10 +154,8 @@ impl Policy {
     /// Position and classes of a job that waits in the pool by itself.
     fn position(&self, uuid: JobUuid) -> Option<(Position, u64)> {
         let job = self.jobs.get(&uuid)?;
-        match (job.stage, job.asked.wanted.work, job.asked.wanted.bundle) {
-            (Stage::Pool(_), Work::Run { bytes }, None) => {
-                Some(((self.queue_of(Bytes(bytes)), job.since, uuid), mask(job.classes)))
-            }
+        match (job.stage, job.asked.wanted.bundle) {
+            (Stage::Pool(_), None) => Some(((self.queue_of(job.size), job.since, uuid), mask(job.classes))),
             _ => None,
         }
     }
