@@ -248,25 +248,6 @@ fn a_client_that_asks_again_while_its_lease_is_prepared_gets_the_offer() {
 }
 
 #[test]
-fn a_broker_that_takes_over_counts_the_leases_that_managers_tell() {
-    let mut bench = Bench::new("[default]\nheld-slots = 1\n");
-    let held = Lease {
-        id: LeaseId(500),
-        incarnation: Incarnation(7),
-        slot: SlotIndex(0),
-        job: JobUuid(77),
-        tenant: Tenant::new("a"),
-        digest: Digest::from_bytes([1; 32]),
-        work: Work::Run { bytes: 10 },
-        first_arrival: WallTime(1000),
-    };
-    bench.register(1, vec![SlotStatus::Held(held.clone(), Activity::Busy), SlotStatus::Free]);
-    assert_eq!(prepares(&bench.run(1)), [], "the tenant has its one slot");
-    let granted = prepares(&bench.report(1, held.slot, SlotStatus::Free));
-    assert_eq!(granted.len(), 1);
-}
-
-#[test]
 fn the_wait_of_a_job_counts_once_with_its_offer() {
     let mut bench = Bench::new("");
     bench.run(1);
