@@ -36,9 +36,26 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 pub struct LibraryIndex {
     rules: LibraryRules,
     library: RwLock<Library>,
+    version: RwLock<LibraryVersion>,
     has_bitstreams: AtomicBool,
     has_namespaces: AtomicBool,
     changed: Notify,
+}
+
+/// A version of the library. One that is again as it was is another version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LibraryVersion {
+    /// As [`Library::fingerprint`].
+    pub hash: u64,
+    /// How often the hash has changed since the start.
+    pub changes: u64,
+}
+
+impl Default for LibraryVersion {
+    /// The version of an empty library.
+    fn default() -> Self {
+        Self { hash: Library::default().fingerprint(), changes: 0 }
+    }
 }
 
 impl Default for LibraryIndex {
@@ -46,7 +63,7 @@ impl Default for LibraryIndex {
     fn default() -> Self {
         let (has_bitstreams, has_namespaces) = (AtomicBool::new(true), AtomicBool::new(true));
         let (rules, library, changed) = (LibraryRules::default(), RwLock::default(), Notify::new());
-        Self { rules, library, has_bitstreams, has_namespaces, changed }
+        Self { rules, library, version: RwLock::default(), has_bitstreams, has_namespaces, changed }
     }
 }
 
@@ -57,6 +74,7 @@ impl LibraryIndex {
         Self {
             library: RwLock::new(Library::new(rules.shared.clone())),
             rules,
+            version: RwLock::default(),
             has_bitstreams: AtomicBool::new(false),
             has_namespaces: AtomicBool::new(false),
             changed: Notify::new(),
@@ -68,10 +86,21 @@ impl LibraryIndex {
         self.changed.notified().await;
     }
 
-    /// As [`Library::fingerprint`]; `None` as long as the library is not known.
+    /// The library's version; `None` as long as the library is not known.
     #[must_use]
-    pub(crate) fn fingerprint(&self) -> Option<u64> {
-        self.is_settled().then(|| self.library.read().fingerprint())
+    pub(crate) fn version(&self) -> Option<LibraryVersion> {
+        self.is_settled().then(|| *self.version.read())
+    }
+
+    /// Takes note of what an event has made of the library, and wakes who waits for a change.
+    fn note(&self) {
+        let hash = self.library.read().fingerprint();
+        let mut version = self.version.write();
+        if version.hash != hash {
+            *version = LibraryVersion { hash, changes: version.changes + 1 };
+        }
+        drop(version);
+        self.changed.notify_one();
     }
 
     /// Whether the API server's Bitstreams are known, or there are none to know.
@@ -130,6 +159,8 @@ async fn follow_bitstreams(
             Ok(Event::InitApply(object)) => {
                 seen.insert((object.namespace().unwrap_or_default(), object.name_any()));
                 index.apply(&object);
+                // The end of the list is noted, and not each of thousands.
+                continue;
             }
             Ok(Event::InitDone) => {
                 let is_seen =
@@ -148,7 +179,7 @@ async fn follow_bitstreams(
                 warn!(%error, "Watching Bitstreams failed, trying again");
             }
         }
-        index.changed.notify_one();
+        index.note();
     }
 }
 
@@ -165,6 +196,7 @@ async fn namespaces(api: Api<PartialObjectMeta<Namespace>>, index: &LibraryIndex
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(namespace)) => {
                 listed.insert(namespace.name_any(), labels(&namespace));
+                continue;
             }
             Ok(Event::InitDone) => {
                 index.library.write().set_namespaces(std::mem::take(&mut listed));
@@ -179,7 +211,7 @@ async fn namespaces(api: Api<PartialObjectMeta<Namespace>>, index: &LibraryIndex
                 warn!(%error, "Watching namespaces failed, trying again");
             }
         }
-        index.changed.notify_one();
+        index.note();
     }
 }
 
@@ -273,6 +305,25 @@ mod tests {
         assert_eq!((board(&index, "sobel"), board(&index, "mm")), (Some("s10".into()), None));
         after(&index, vec![Event::Delete(sobel("s10"))]).await;
         assert_eq!(board(&index, "sobel"), None);
+    }
+
+    #[tokio::test]
+    async fn a_library_that_is_again_as_it_was_has_another_version_and_an_unchanged_one_the_same() {
+        let index = LibraryIndex::watched(rules());
+        index.has_namespaces.store(true, Ordering::Relaxed);
+        let sobel = |board: &str| object("sobel", board, &json!({ "from": "All" }));
+        assert_eq!(index.version(), None);
+        after(&index, vec![Event::Init, Event::InitDone]).await;
+        assert_eq!(index.version(), Some(LibraryVersion::default()), "an empty library is no change");
+        after(&index, vec![Event::Apply(sobel("a10"))]).await;
+        let before = index.version().unwrap();
+        let mut counted = sobel("a10");
+        counted.status = Some(serde_json::from_value(json!({ "pods": 3 })).unwrap());
+        after(&index, vec![Event::Apply(counted)]).await;
+        after(&index, vec![Event::Init, Event::InitApply(sobel("a10")), Event::InitDone]).await;
+        assert_eq!(index.version(), Some(before));
+        after(&index, vec![Event::Apply(sobel("s10")), Event::Apply(sobel("a10"))]).await;
+        assert_eq!(index.version(), Some(LibraryVersion { changes: before.changes + 2, ..before }));
     }
 
     #[tokio::test]

@@ -8,9 +8,8 @@
 
 use crate::clock::Clock;
 use crate::index::{NodeIndex, WakeUp};
-use crate::library::LibraryIndex;
+use crate::library::{LibraryIndex, LibraryVersion};
 use crate::metrics::Metrics;
-use fpga_core::library::Library;
 use fpga_core::names::LIBRARY_VERSION_ANNOTATION;
 use fpga_core::units::{Millis, MonotonicTime};
 use k8s_openapi::api::core::v1::Node;
@@ -40,7 +39,7 @@ const FIELD_MANAGER: &str = "fpga-scheduler-extender";
 /// A version of the library, as this replica has learned of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
-    hash: u64,
+    library: LibraryVersion,
     /// The moment from which on this replica decides by it; `None` if it has never decided by another one.
     learned: Option<MonotonicTime>,
 }
@@ -74,7 +73,7 @@ enum Written {
 impl Version {
     /// What is to be done at the moment `now`; `last` is the node's last wake-up, by whichever replica.
     fn due(self, last: Option<&WakeUp>, now: MonotonicTime) -> Due {
-        let hash = format!("{:016x}", self.hash);
+        let hash = format!("{:016x}", self.library.hash);
         let Some(last) = last else { return Due::Now(hash) };
         let (known, repeats) = last.value.split_once('.').unwrap_or((&*last.value, "0"));
         let value = if known != hash {
@@ -92,18 +91,18 @@ impl Version {
 impl Versions {
     /// Before the library is known. A cluster without Bitstreams gets no annotation.
     fn new() -> Self {
-        Self { known: None, handled: Version { hash: Library::default().fingerprint(), learned: None } }
+        Self { known: None, handled: Version { library: LibraryVersion::default(), learned: None } }
     }
 
-    /// Takes the library's hash at the moment `now`.
-    fn notice(&mut self, hash: u64, now: MonotonicTime) {
+    /// Takes the library's version at the moment `now`.
+    fn notice(&mut self, library: LibraryVersion, now: MonotonicTime) {
         let learned = match self.known {
-            Some(known) if known.hash == hash => return,
+            Some(known) if known.library == library => return,
             Some(_) => Some(now),
             // A replica that does not know the library yet is not asked, and has rejected nobody.
             None => None,
         };
-        self.known = Some(Version { hash, learned });
+        self.known = Some(Version { library, learned });
     }
 
     /// The version for which pods have to be woken. A library that is again as it was is news, too: pods may have been
@@ -124,8 +123,8 @@ pub async fn run(
     let api: Api<Node> = Api::all(client);
     let mut versions = Versions::new();
     let notice = |versions: &mut Versions| {
-        if let Some(hash) = library.fingerprint() {
-            versions.notice(hash, clock.read().now);
+        if let Some(version) = library.version() {
+            versions.notice(version, clock.read().now);
         }
     };
     let mut pause = LOOK_AGAIN;
@@ -193,8 +192,12 @@ mod tests {
 
     const HASH: &str = "000000000000002a";
 
+    fn library(hash: u64, changes: u64) -> LibraryVersion {
+        LibraryVersion { hash, changes }
+    }
+
     fn version(learned: u64) -> Version {
-        Version { hash: 42, learned: Some(MonotonicTime(learned)) }
+        Version { library: library(42, 1), learned: Some(MonotonicTime(learned)) }
     }
 
     fn wake_up(value: &str, seen: u64) -> WakeUp {
@@ -223,7 +226,7 @@ mod tests {
         ] {
             assert_eq!(version(5_000).due(last.as_ref(), MonotonicTime(5_500)), expected, "{what}");
         }
-        let from_the_start = Version { hash: 42, learned: None };
+        let from_the_start = Version { library: library(42, 1), learned: None };
         assert_eq!(from_the_start.due(Some(&wake_up(HASH, 1)), MonotonicTime(1)), Due::Nothing);
     }
 
@@ -231,15 +234,21 @@ mod tests {
     fn a_library_that_is_again_as_it_was_wakes_pods_that_the_one_in_between_rejected() {
         let mut versions = Versions::new();
         let at = MonotonicTime;
-        versions.notice(42, at(0));
+        versions.notice(library(42, 1), at(0));
         versions.handled = versions.news().unwrap();
-        versions.notice(42, at(1_000));
+        versions.notice(library(42, 1), at(1_000));
         assert_eq!(versions.news(), None);
-        versions.notice(7, at(5_000));
-        versions.notice(42, at(5_400));
+        versions.notice(library(7, 2), at(5_000));
+        versions.notice(library(42, 3), at(5_400));
         let news = versions.news().unwrap();
         let again = Due::Now("000000000000002a.1".to_owned());
         assert_eq!(news.due(Some(&wake_up(HASH, 1_000)), at(5_500)), again);
+        // Also where the one in between came and went between two looks.
+        versions.handled = news;
+        versions.notice(library(42, 5), at(9_000));
+        let again = Due::Now("000000000000002a.2".to_owned());
+        let last = wake_up("000000000000002a.1", 5_500);
+        assert_eq!(versions.news().unwrap().due(Some(&last), at(9_500)), again);
     }
 
     proptest! {
