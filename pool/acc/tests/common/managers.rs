@@ -22,6 +22,11 @@ pub struct Manager {
 impl Manager {
     /// A manager on a node, which lends so many slots. A client on `localhost` reaches that of its node by its socket.
     pub fn start(broker: &str, library: &Path, slots: u32, node: &str) -> Self {
+        Self::start_with(broker, library, slots, node, &[])
+    }
+
+    /// The same, with more flags.
+    pub fn start_with(broker: &str, library: &Path, slots: u32, node: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = format!("unix:{}", folder.path().join("dm.sock").display());
         let broker = format!("http://{broker}");
@@ -42,6 +47,7 @@ impl Manager {
             ])
             .arg("--bitstreams")
             .arg(library)
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod broker;
+pub mod cipher;
 pub mod managers;
 pub mod real;
 

@@ -58,9 +58,14 @@ impl RealBed {
 
     /// Starts one more manager, and waits until the broker has its slots.
     pub fn add_manager(&mut self, slots: u32) {
+        self.add_manager_with(slots, &[]);
+    }
+
+    /// The same, with more flags of the manager.
+    pub fn add_manager_with(&mut self, slots: u32, flags: &[&str]) {
         // The broker tells managers apart by their nodes and boards.
         let node = if self.slots == 0 { "localhost".to_owned() } else { format!("node-{}", self.slots) };
-        self.managers.push(Manager::start(&self.address, self.library.path(), slots, &node));
+        self.managers.push(Manager::start_with(&self.address, self.library.path(), slots, &node, flags));
         self.slots += slots;
         eventually("the broker has the slots", || self.metric("fpga_pool_slots") == self.slots);
     }

@@ -3,9 +3,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod full;
 mod groups;
 mod many;
 mod own;
+mod program;
 mod reasons;
 mod sizes;
 
