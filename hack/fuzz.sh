@@ -17,7 +17,7 @@ command -v cargo-fuzz >/dev/null || {
 # A leak of our own ends a target; those of the runtime below are not ours to mend.
 export LSAN_OPTIONS=suppressions=$PWD/fuzz/libfuzzer/leaks-of-runtimes.supp:print_suppressions=0
 
-targets=${*:-request events node_state ring_frames client_messages tenant_packets}
+targets=${*:-request events node_state pool_messages ring_frames client_messages tenant_packets}
 for target in $targets; do
     corpus=build/fuzz/$target
     mkdir -p "$corpus"

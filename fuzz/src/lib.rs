@@ -1,6 +1,6 @@
 //! Properties that must hold for any bytes that the services receive: from kube-scheduler, reporters, anybody who may
-//! annotate a node, OpenCL clients, and the processes of hostile tenants. Sessions run over the OpenCL runtime of the
-//! environment.
+//! annotate a node, OpenCL clients, the processes of hostile tenants, and the parties of the pool. Sessions run over the
+//! OpenCL runtime of the environment.
 //!
 //! Each function takes hostile bytes and panics if a property does not hold. `make fuzz` lets libFuzzer search for
 //! such bytes (`fuzz/libfuzzer`); the tests here only use the committed seeds and random changes of them.
@@ -10,6 +10,7 @@
 mod client_messages;
 mod events;
 mod node_state;
+mod pool_messages;
 mod request;
 mod ring_frames;
 mod tenant_packets;
@@ -17,6 +18,7 @@ mod tenant_packets;
 pub use client_messages::client_messages;
 pub use events::events;
 pub use node_state::node_state;
+pub use pool_messages::pool_messages;
 pub use request::request;
 pub use ring_frames::ring_frames;
 pub use tenant_packets::tenant_packets;
@@ -28,10 +30,11 @@ mod tests {
 
     type Target = fn(&[u8]);
 
-    const TARGETS: [(&str, Target); 6] = [
+    const TARGETS: [(&str, Target); 7] = [
         ("client_messages", super::client_messages),
         ("events", super::events),
         ("node_state", super::node_state),
+        ("pool_messages", super::pool_messages),
         ("request", super::request),
         ("ring_frames", super::ring_frames),
         ("tenant_packets", super::tenant_packets),
