@@ -92,7 +92,6 @@ void invert(__global const uchar *restrict input, __global uchar *restrict outpu
     if (at < input_bytes) output[at] = ~input[at];
 }";
 
-
 fn manager_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
