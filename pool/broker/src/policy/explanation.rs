@@ -4,7 +4,8 @@ use super::{Job, Policy, Stage};
 use fpga_cluster::pool::policy::Order;
 use fpga_cluster::pool::{Bytes, ClassSet, SlotClass};
 use fpga_pool_leases::ids::JobUuid;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Why a job waits.
@@ -242,27 +243,6 @@ impl Policy {
     /// Why a slot has refused a bitstream of the job.
     fn fault(&self, job: &Job) -> Option<&str> {
         job.listed.iter().find_map(|variant| self.faults.reason(&variant.digest))
-    }
-
-    /// Number of jobs before each job of the pool, of those that could take the same slots.
-    fn ahead(&self) -> BTreeMap<JobUuid, u64> {
-        let mut order: Vec<(Position, u64)> = Vec::new();
-        for (uuid, job) in &self.jobs {
-            if let (Stage::Pool(_), None) = (job.stage, job.asked.wanted.bundle) {
-                order.push(((self.queue_of(job.size), job.since, *uuid), mask(job.classes)));
-            }
-        }
-        order.sort_unstable();
-        // There are few sets of classes.
-        let mut before: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut ahead = BTreeMap::new();
-        for ((_, _, uuid), classes) in order {
-            let shares = |of: &u64| of & classes != 0;
-            let count = before.iter().filter(|(of, _)| shares(of)).map(|(_, count)| count).sum();
-            ahead.insert(uuid, count);
-            *before.entry(classes).or_default() += 1;
-        }
-        ahead
     }
 
     fn queue_of(&self, size: Bytes) -> u64 {

@@ -80,6 +80,45 @@ fn a_job_that_asks_while_the_broker_learns_is_told_that() {
     assert!(told[0].1.contains("has just begun"), "{told:?}");
 }
 
+#[test]
+fn a_thousand_waiting_jobs_are_told_in_parts_each_with_the_number_of_those_before() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free]);
+    bench.run(1);
+    for job in 2..1000 {
+        bench.run(job);
+    }
+    let mut told = Vec::new();
+    let end = bench.now.now + Millis::from_secs(2);
+    while let Some(due) = bench.state.next_deadline().filter(|due| *due <= end) {
+        bench.now.now = due;
+        let now = reasons(&bench.state.tick(bench.now));
+        assert!(now.len() <= 256, "{} jobs are told at once", now.len());
+        told.extend(now.into_iter().filter(|(_, reason)| reason == "all fitting slots are taken"));
+    }
+    // The first one that waits had been told that none is before it.
+    told.sort_unstable();
+    let ahead: Vec<u64> = told.into_iter().map(|(ahead, _)| ahead).collect();
+    assert_eq!(ahead, (1..998).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_job_that_leaves_during_a_round_is_before_nobody() {
+    let mut bench = Bench::new("");
+    bench.register(1, vec![SlotStatus::Free]);
+    for job in 1..=600 {
+        bench.run(job);
+    }
+    let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
+    let mut told = reasons(&bench.pass(Millis(1000)));
+    // The round has ordered some jobs, and told none of them.
+    let is_counted = |told: &[(u64, String)]| told.iter().any(|(ahead, _)| *ahead > 0);
+    assert!(!is_counted(&told));
+    bench.input(Input::Cancel(CLIENT, client, JobUuid(2)));
+    told = reasons(&bench.pass(Millis(100)));
+    assert_eq!(told.iter().map(|(ahead, _)| *ahead).max(), Some(597));
+}
+
 /// The texts of a source that are long enough for a reason: the pieces between what is filled in.
 fn texts(source: &str) -> Vec<Vec<String>> {
     let source = source.replace("\\\n", "");
