@@ -49,6 +49,7 @@ fn describes_the_test(variable: &str) -> bool {
         "CARGO_CRATE_NAME",
         "CARGO_PRIMARY_PACKAGE",
         "CARGO_TARGET_TMPDIR",
+        "OUT_DIR",
     ]
     .iter()
     .any(|prefix| variable.starts_with(prefix))
