@@ -63,6 +63,9 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         "get namespaces.",
         "get bitstreams.fpga-scheduling.io",
         "list bitstreams.fpga-scheduling.io",
+        // Why its gate refuses a pod a bitstream.
+        "create events.events.k8s.io",
+        "patch events.events.k8s.io",
         "bind-to-node node-plugins.fpga-scheduling.io",
     ];
     let extender = [
