@@ -30,6 +30,7 @@ use crate::catalog::{SlotKind, Variant};
 use bundles::{BundleKey, OpenBundles};
 use faults::Faults;
 use fpga_board::slots::SlotIndex;
+use fpga_cluster::pool::state::PoolError;
 use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, JobId, NodeIndex, SlotClass, TenantId};
 use fpga_cluster::shared_pool::{Actions, SharedPool, Slot};
 use fpga_core::bitstream::Digest;
@@ -372,6 +373,15 @@ fn from_pool_time(at: Duration) -> MonotonicTime {
     let since_start = at.saturating_sub(EPOCH);
     let millis = since_start.as_nanos().div_ceil(1_000_000);
     MonotonicTime(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// Why the pool does not take a job, as its client is told.
+fn cause(error: &PoolError) -> CancelCause {
+    match error {
+        PoolError::Quota(_) => CancelCause::Quota,
+        PoolError::Full(_) => CancelCause::Full,
+        PoolError::NoSlot(_) | PoolError::Known(_) | PoolError::NotRunning(_) => CancelCause::NoFittingSlot,
+    }
 }
 
 /// A first arrival on the pool's clock.

@@ -20,6 +20,7 @@ mod actions;
 mod apply;
 mod bundles;
 mod ghosts;
+mod invariant;
 mod invariants;
 mod lease_ids;
 mod link;
@@ -30,7 +31,7 @@ mod text;
 pub mod timed;
 pub mod world;
 
-pub use invariants::{Invariant, Violation};
+pub use invariant::{Invariant, Violation};
 pub use link::Side;
 pub use moves::Move;
 pub use search::{Limits, Progress, Report, Trace, explore};

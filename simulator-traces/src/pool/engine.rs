@@ -6,8 +6,7 @@
 mod in_turn;
 mod types;
 
-pub use in_turn::EngineOrder;
-pub use types::{Arrival, Cluster, Record, Transfer};
+pub use types::{Arrival, Cluster, EngineOrder, Record, Transfer};
 
 use super::sharing::{Sharing, Use};
 use crate::error::ScenarioError;

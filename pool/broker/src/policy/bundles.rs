@@ -3,8 +3,7 @@
 //! A bundle waits in the pool when all of its jobs have come. When a job leaves, the others wait until it is there again,
 //! at most for [`COMPLETE_TIMEOUT`].
 
-use super::jobs::cause;
-use super::{Decision, Job, Policy, Stage, pool_time};
+use super::{Decision, Job, Policy, Stage, cause, pool_time};
 use fpga_cluster::pool::state::{Entry as Arrival, Quotas};
 use fpga_cluster::pool::{Job as PoolJob, TenantId};
 use fpga_core::units::{Millis, Moment, MonotonicTime};

@@ -5,7 +5,7 @@
 
 mod adopted;
 
-use super::{Holder, Policy, Stage, jobs, pool_time};
+use super::{Holder, Policy, Stage, pool_time};
 use crate::catalog::Variant;
 use fpga_cluster::pool::state::{Quotas, Use};
 use fpga_cluster::pool::{AcceleratorId, ClassSet, SlotClass, TenantId};
@@ -169,7 +169,7 @@ impl Policy {
         let Some(tenant) = waiting.map(|job| job.tenant).filter(|_| quotas == Quotas::Apply) else { return };
         if let Err(error) = self.pool.pool().admit_group_job(tenant) {
             self.leave(uuid, now);
-            self.refuse(uuid, jobs::cause(&error), error.to_string());
+            self.refuse(uuid, super::cause(&error), error.to_string());
         }
     }
 

@@ -1,10 +1,10 @@
 //! Waiting jobs.
 
 use super::bundles::BundleKey;
-use super::{Decision, Explanation, Job, Policy, Stage, arrival, pool_time};
+use super::{Decision, Explanation, Job, Policy, Stage, arrival, cause, pool_time};
 use crate::catalog::{Catalog, Variant};
 use fpga_board::dispatch::Tenant;
-use fpga_cluster::pool::state::{Entry, PoolError, Quotas};
+use fpga_cluster::pool::state::{Entry, Quotas};
 use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, Job as PoolJob, JobId, NodeIndex, SlotClass};
 use fpga_core::bitstream::Digest;
 use fpga_core::units::{Moment, WallTime};
@@ -230,12 +230,4 @@ impl Policy {
 /// The bitstreams that the library has for a job.
 fn listed(asked: &AskedJob, catalog: &Catalog) -> Arc<[Variant]> {
     catalog.variants(asked.tenant.as_str(), &asked.wanted.accelerator)
-}
-
-pub(super) fn cause(error: &PoolError) -> CancelCause {
-    match error {
-        PoolError::Quota(_) => CancelCause::Quota,
-        PoolError::Full(_) => CancelCause::Full,
-        PoolError::NoSlot(_) | PoolError::Known(_) | PoolError::NotRunning(_) => CancelCause::NoFittingSlot,
-    }
 }

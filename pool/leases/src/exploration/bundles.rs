@@ -1,6 +1,6 @@
 //! The bundle of a world: the policy that grants it, and what its client's process does, as the client library does it.
 
-use super::invariants::Invariant;
+use super::invariant::Invariant;
 use super::moves::Move;
 use super::world::World;
 use crate::broker;

@@ -1,6 +1,6 @@
 //! What follows every move: ghosts are kept up to date, and numbers that only grow begin at 0 again.
 
-use super::invariants::Invariant;
+use super::invariant::Invariant;
 use super::world::World;
 use crate::broker::Broker;
 use crate::client::Phase;

@@ -56,6 +56,11 @@ impl World {
         found
     }
 
+    /// The leases that slots have.
+    pub(super) fn leases_of_slots(&self) -> BTreeSet<LeaseId> {
+        self.slots().filter_map(|slot| of_status(&self.slot(slot)?)).collect()
+    }
+
     /// The smallest id that nothing names.
     pub(super) fn unused_lease(&self) -> LeaseId {
         let used = self.leases();

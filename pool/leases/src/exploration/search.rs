@@ -1,6 +1,7 @@
 //! The breadth-first search.
 
-use super::invariants::{Invariant, Violation, check};
+use super::invariant::{Invariant, Violation};
+use super::invariants::check;
 use super::moves::Move;
 use super::timed::{Longest, check_progress, check_slot};
 use super::world::{Clients, Setup, World};

@@ -9,7 +9,8 @@
 //! grants, steps take [`STEP`]. The search has every fault at every moment before that; the faults end where the run
 //! begins, since no protocol promises an end while they go on.
 
-use super::invariants::{Invariant, Violation, check};
+use super::invariant::{Invariant, Violation};
+use super::invariants::check;
 use super::lease_ids::of_status;
 use super::moves::Move;
 use super::world::{MOMENT, STEP, World};

@@ -1,7 +1,6 @@
 //! The state of all parties, of what is under way between them, and of the board.
 
-use super::invariants::Invariant;
-use super::lease_ids::of_status;
+use super::invariant::Invariant;
 use super::link::{Link, Side};
 use crate::broker::{self, Broker, Grant, Role};
 use crate::client::{self, Job, Phase, Repetition};
@@ -265,11 +264,6 @@ impl World {
     /// The state of a slot, with its lease.
     pub(super) fn slot(&self, slot: SlotIndex) -> Option<SlotStatus> {
         self.manager.as_ref().and_then(|manager| manager.slot(slot))
-    }
-
-    /// The leases that slots have.
-    pub(super) fn leases_of_slots(&self) -> BTreeSet<LeaseId> {
-        self.slots().filter_map(|slot| of_status(&self.slot(slot)?)).collect()
     }
 
     /// What runs in each slot.

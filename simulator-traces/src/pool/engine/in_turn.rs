@@ -1,16 +1,7 @@
 //! DMA engines that serve one chunk after the other, as the modelled boards of a device manager do.
 
-use super::{Cluster, Transfer, whole_nanos};
+use super::{Cluster, EngineOrder, Transfer, whole_nanos};
 use fpga_cluster::pool::NodeIndex;
-
-/// How a board's DMA engine serves the chunks of several jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineOrder {
-    /// All at the same time, max-min fair (P-6).
-    Shared,
-    /// One after the other, in the order in which they come.
-    InTurn,
-}
 
 /// The engine of each node, and when it has served all chunks that have come.
 #[derive(Debug)]

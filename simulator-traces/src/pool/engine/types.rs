@@ -1,6 +1,5 @@
 //! What a run is given, and what it tells.
 
-use super::in_turn::EngineOrder;
 use fpga_cluster::pool::{Bytes, NodeIndex, Place, TenantId};
 
 /// The simulated machines.
@@ -32,6 +31,15 @@ pub enum Transfer {
         /// How a board's DMA engine serves the chunks of several jobs.
         engine: EngineOrder,
     },
+}
+
+/// How a board's DMA engine serves the chunks of several jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineOrder {
+    /// All at the same time, max-min fair (P-6).
+    Shared,
+    /// One after the other, in the order in which they come.
+    InTurn,
 }
 
 /// A job before it starts.
