@@ -147,7 +147,7 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 .PHONY: test-node
 test-node: node-possible setup control-plane node helm registry envoy build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
 	cargo test --workspace --test real_node --test end_to_end -- --ignored --test-threads=1 \
-	    --skip platforms:: --skip any_cluster:: --skip registry::kills::
+	    --skip platforms:: --skip any_cluster:: --skip registry::kills:: --skip watching::
 
 .PHONY: chromium
 chromium: ## Install Chromium for the tests of the live page (100 MB, once; or name the command)
