@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that building, testing and the demo need beyond Rust, Go, a C compiler and Python 3:
+# Everything that building, testing and the demo need beyond Rust, Go, a C compiler, Python 3, pkg-config and OpenSSL:
 # an OpenCL runtime, its ICD loader, the headers and clinfo. Run it as often as you like.
 #
 #   hack/setup.sh                      PoCL, from Debian's packages (as root; else it names the command)

@@ -68,7 +68,6 @@ fn values() -> Vec<String> {
     ]
     .join(",");
     let mut values = [
-        "nodePlugin.gate.enabled=true",
         "nodePlugin.gate.timeout=2m",
         "registry.enabled=true",
         "registry.moves.mode=evict",
