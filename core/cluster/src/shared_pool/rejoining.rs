@@ -51,6 +51,8 @@ impl SharedPool {
     pub fn set_goal(&mut self, id: GroupId, goal: Goal) {
         if let Some(class) = self.groups.get(&id).and_then(|group| self.classes.get_mut(&group.class)) {
             class.groups.set_goal(id, goal);
+            // Under EDF the deadlines' order divides the slots.
+            class.divided = None;
         }
     }
 

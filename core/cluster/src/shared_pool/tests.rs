@@ -159,6 +159,18 @@ fn a_group_keeps_the_slots_that_it_held_before_as_far_as_it_may_have_them() {
 }
 
 #[test]
+fn a_group_whose_deadline_turns_out_to_be_earlier_gets_slots_before_the_period_ends() {
+    let mut pool = pool_of(GoalPolicy::Edf, &[4], ANY);
+    assert_eq!(open(&mut pool, 1, 0, 0).unwrap().grown.len(), 4);
+    open(&mut pool, 2, 0, 0).unwrap();
+    assert_eq!((pool.given(GroupId(1)), pool.given(GroupId(2))), (4, 0));
+    pool.set_goal(GroupId(2), Goal::Deadline { at: secs(50), actions: 1 });
+    // Any change divides the slots anew: the group with the earlier deadline comes first.
+    assert_eq!(pool.wake(secs(1)).recalled.len(), 4);
+    assert_eq!((pool.given(GroupId(1)), pool.given(GroupId(2))), (0, 4));
+}
+
+#[test]
 fn a_group_gives_nothing_back_before_all_slots_are_known() {
     let mut pool = pool_of(GoalPolicy::Throughput, &[], 2);
     pool.learn_slots();

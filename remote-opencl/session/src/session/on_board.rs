@@ -140,6 +140,8 @@ impl Session {
             tracing::error!(%error, "No thread for a load: the program is not made");
             self.building = Building::No;
             self.board_load = None;
+            // The slot does not have the image.
+            self.shared.config.dispatcher.load_failed(task);
             self.answer(reply(call, Err(ClError::OUT_OF_HOST_MEMORY), None));
             self.end_held_task();
         }
