@@ -3,10 +3,10 @@
 use crate::engine::ended;
 use crate::error::Error;
 use crate::job::{Job, Output};
-use crate::piece::most_bytes;
+use crate::piece::{MAX_PIECE_BYTES, most_bytes};
 use crate::wait::wait;
 use bytes::Bytes;
-use fpga_accelerators::Position;
+use fpga_accelerators::{Interface, Position};
 use futures::future::poll_fn;
 use futures::io::{AllowStdIo, AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use std::collections::VecDeque;
@@ -41,13 +41,26 @@ impl Job {
     pub async fn stream(
         &mut self,
         reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+    ) -> Result<Streamed, Error> {
+        self.stream_in_pieces(MAX_PIECE_BYTES, reader, writer).await
+    }
+
+    /// [`Self::stream`] in pieces of at most so many bytes, rounded down to whole blocks, at least one. Smaller pieces give
+    /// the first output sooner, and cost more: each is a step of its own.
+    ///
+    /// # Errors
+    /// Those of [`Self::stream`].
+    pub async fn stream_in_pieces(
+        &mut self,
+        most_bytes: u32,
+        reader: impl AsyncRead + Unpin,
         mut writer: impl AsyncWrite + Unpin,
     ) -> Result<Streamed, Error> {
         self.check()?;
         let used = self.begin_use();
         let job = &mut *used.job;
-        let most = usize::try_from(most_bytes(job.interface())).unwrap_or(usize::MAX);
-        let mut pieces = Pieces::new(reader, most);
+        let mut pieces = Pieces::new(reader, piece_bytes(job.interface(), most_bytes));
         let mut outputs: VecDeque<Output> = VecDeque::new();
         let mut streamed = Streamed { input_bytes: 0, output_bytes: 0 };
         while !pieces.is_over || !outputs.is_empty() {
@@ -158,6 +171,13 @@ impl<R: AsyncRead + Unpin> Pieces<R> {
     }
 }
 
+/// Bytes of a whole piece, of which a program wants no more than so many.
+fn piece_bytes(interface: &Interface, wanted: u32) -> usize {
+    let block = u64::from(interface.spec().block_bytes);
+    let whole = (u64::from(wanted) / block * block).clamp(block, most_bytes(interface));
+    usize::try_from(whole).unwrap_or(usize::MAX)
+}
+
 fn written(error: io::Error) -> Error {
     Error::Write(Arc::new(error))
 }
@@ -165,6 +185,7 @@ fn written(error: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fpga_accelerators::Accelerator;
     use futures::StreamExt as _;
     use futures::stream::TryStreamExt as _;
 
@@ -190,6 +211,14 @@ mod tests {
         assert_eq!(pieces(&[60, 41]), [(100, before), (1, last)]);
         assert_eq!(pieces(&[250]), [(100, before), (100, before), (50, last)]);
         assert_eq!(pieces(&[300]), [(100, before), (100, before), (100, last)]);
+    }
+
+    #[test]
+    fn a_piece_has_whole_blocks_at_least_one_and_no_more_than_wanted() {
+        let interface = Accelerator::Aes256Ctr.interface();
+        let of = |wanted| piece_bytes(&interface, wanted);
+        assert_eq!([0, 1, 16, 31, 4096].map(of), [16, 16, 16, 16, 4096]);
+        assert_eq!([MAX_PIECE_BYTES, u32::MAX].map(of), [4_000_000; 2]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use fpga_core::bitstream::Digest;
 use fpga_pool_api::v1;
 use fpga_pool_api::v1::broker_client::BrokerClient;
+use nix::sys::signal::Signal;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
@@ -175,6 +176,17 @@ impl PoolBed {
         }
     }
 
+    /// Sends the broker's process a signal that does not end it.
+    ///
+    /// # Errors
+    /// The broker does not run.
+    pub fn signal_broker(&self, signal: Signal) -> Result<()> {
+        let broker = self.broker.as_ref().context("there is no broker")?;
+        broker.check_running()?;
+        broker.signal(signal);
+        Ok(())
+    }
+
     /// Starts a manager with a board of its own, one slot of which it lends. Its node is `node-INDEX`, from 0.
     ///
     /// # Errors
@@ -261,6 +273,17 @@ impl PoolBed {
         if let Some(manager) = self.managers.get(index) {
             manager.process.kill().await;
         }
+    }
+
+    /// Sends a manager's process a signal that does not end it. The processes that the manager has started get none.
+    ///
+    /// # Errors
+    /// The manager does not run.
+    pub fn signal_manager(&self, index: usize, signal: Signal) -> Result<()> {
+        let manager = self.managers.get(index).context("no such manager")?;
+        manager.process.check_running()?;
+        manager.process.signal(signal);
+        Ok(())
     }
 
     /// Starts a manager again that has ended, as it was started before.

@@ -1,12 +1,16 @@
-//! Faults under load, round by round: something is killed, stopped or cut while jobs run, and after each round every job
-//! whose program lives has ended with the right output, and every slot is free.
+//! Faults under load, round by round: something is killed, stopped or cut while jobs, a bundle and a group run, and after
+//! each round every job and action whose program lives has ended with the right output, and every slot is free.
 //!
-//! A job's output is held against a reference byte by byte: what is lost, or comes twice, is seen. The run has a network
+//! An output is held against a reference byte by byte: what is lost, or comes twice, is seen. The run has a network
 //! of its own, in which it may cut connections without harm to anybody.
 
+mod bundle;
 mod cut;
+mod group;
 mod job;
 mod kind;
+mod own_client;
+mod reference;
 mod report;
 
 use super::draw;
@@ -16,21 +20,22 @@ use crate::testbed::wait;
 use anyhow::{Context as _, Result, ensure};
 use job::{End, Jobs};
 use kind::{Fault, Kind};
+use own_client::OwnClient;
 use report::{Report, Round};
 use std::time::{Duration, Instant};
 
 /// Managers, and the slots that each lends.
 const MANAGERS: u8 = 3;
 const SLOTS: u32 = 2;
-/// Time for the jobs of a round, from its last fault on.
-const JOBS_END: Duration = Duration::from_secs(120);
+/// Time for the jobs and actions of a round, from its last fault on.
+const LAST_END: Duration = Duration::from_secs(120);
 /// Time after the last byte of a client until its slot is free (I4). No slot is bad after these faults.
 const SLOTS_FREE: Duration = Duration::from_secs(35);
 /// A board on which a piece of 4 MB takes 400 ms, so that jobs run when something happens.
 const MODEL: &str = "board = \"a board of fpga-bench pool\"\nreconfiguration = \"10ms\"\n\n[[kernel]]\nname = \"aes_256_ctr\"\n\
                      items_per_second = 6.25e5\n";
 
-/// Kills, stops and cuts off parts of the pool under load, and checks that no job and no slot is lost.
+/// Kills, stops and cuts off parts of the pool under load, and checks that no job, no action and no slot is lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench pool faults --rounds 10 --seed 2")]
 pub(super) struct Args {
@@ -40,7 +45,7 @@ pub(super) struct Args {
     /// Seed of all that is drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Jobs of a round.
+    /// Programs of a round, each with a job, beside the bundle and the group.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
     jobs: u64,
     /// Only faults of these kinds.
@@ -52,12 +57,17 @@ impl Args {
     /// Plays the rounds and prints what was seen.
     ///
     /// # Errors
-    /// A job that should have ended has not, an output is wrong, or a slot is not free in time.
+    /// A job or an action that should have ended has not, an output is wrong, or a slot is not free in time.
     pub async fn run(self) -> Result<()> {
         if cut::enter_own_network()? == cut::Network::OfCaller {
             return cut::run_again_in_own_network().await;
         }
-        let mut bed = PoolBed::start_for(0, Vec::new()).await?;
+        let folder = tempfile::tempdir()?;
+        let tenants = folder.path().join("tenants.toml");
+        let guarantee = format!("guaranteed-slots = {}", group::GUARANTEED_SLOTS);
+        std::fs::write(&tenants, format!("[tenants.{}]\n{guarantee}\n", own_client::TENANT))?;
+        let flags = vec!["--tenants".to_owned(), tenants.display().to_string()];
+        let mut bed = PoolBed::start_for(0, flags).await?;
         for _ in 0..MANAGERS {
             let sharing = Sharing { slots: SLOTS, lent: SLOTS, model: Some(MODEL.to_owned()) };
             bed.start_manager_with(&sharing).await?;
@@ -85,12 +95,17 @@ impl Args {
     }
 
     async fn round(&self, bed: &mut PoolBed, text: &Text, number: u64, fault: Fault) -> Result<Round> {
-        let mut jobs = Jobs::start(bed, text, self.jobs, (self.seed, number))?;
+        let drawn = (self.seed, number);
+        let own = OwnClient::start(bed, text, drawn)?;
+        let mut jobs = Jobs::start(bed, text, self.jobs, drawn)?;
         tokio::time::sleep(fault.after).await;
         let (began, struck) = (Instant::now(), jobs.running());
         fault.happen(bed, &mut jobs).await?;
         let healed = Instant::now();
-        let ends = tokio::time::timeout(JOBS_END, jobs.ends()).await.context("jobs do not end")??;
+        own.mended();
+        let all = async { tokio::try_join!(jobs.ends(), own.ends()) };
+        let (ends, own) =
+            tokio::time::timeout(LAST_END, all).await.context("jobs or actions do not end")??;
         let (ended, lost) = (ends.iter().filter(|end| **end == End::Right).count(), ends.len());
         // The client that was killed is the only one that may have no output.
         let may_miss = usize::from(fault.kind == Kind::ClientKilled);
@@ -100,8 +115,12 @@ impl Args {
         Ok(Round {
             jobs: ended,
             struck,
+            bundle_jobs: own.bundle.len(),
+            bundle_struck: own.bundle.iter().filter(|end| **end >= began).count(),
+            actions: own.actions.len(),
+            actions_struck: own.actions.iter().filter(|span| span.meets(began, healed)).count(),
             fault: healed - began,
-            jobs_took: took,
+            ends_took: took,
             free_after: healed.elapsed(),
         })
     }

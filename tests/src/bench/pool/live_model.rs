@@ -2,7 +2,7 @@
 
 use super::client;
 use super::fabric::{Fabric, Lateness};
-use super::machines::Machines;
+use super::machines::{Machines, PieceOrder};
 use super::policy::Policy;
 use super::report::{Compared, Report};
 use super::site::Site;
@@ -114,6 +114,7 @@ impl Args {
             smaller: self.smaller,
             slower: self.slower,
             pieces: self.pieces,
+            order: PieceOrder::InTurn,
         }
     }
 }
@@ -134,7 +135,7 @@ async fn compare(
     site.replace_broker(policy.flags(machines)).await?;
     let (fabric, homes) = (Fabric::start(machines.nodes, machines.nic())?, site.homes()?);
     let before = site.late().await?;
-    let records = client::play(&jobs, &homes, &fabric, machines.piece()).await?;
+    let records = client::play(&jobs, &homes, &fabric, machines).await?;
     let late = site.late().await? - before;
     let Lateness { late: transfers_late, all } = fabric.lateness();
     let void = late.is_void() || transfers_late * 100 > all;

@@ -3,7 +3,7 @@
 
 use super::client;
 use super::fabric::Fabric;
-use super::machines::Machines;
+use super::machines::{Machines, PieceOrder};
 use super::policy::Policy;
 use super::site::Site;
 use crate::bench::modelled::Late;
@@ -144,6 +144,7 @@ impl Args {
             smaller: self.smaller,
             slower: self.slower,
             pieces: 16,
+            order: PieceOrder::Overlapped,
         }
     }
 }
@@ -158,7 +159,7 @@ impl Change {
 
 async fn play(site: &Site, jobs: &[Arrival], machines: &Machines) -> Result<Vec<Record>> {
     let (fabric, homes) = (Fabric::start(NODES, machines.nic())?, site.homes()?);
-    let records = client::play(jobs, &homes, &fabric, machines.piece()).await;
+    let records = client::play(jobs, &homes, &fabric, machines).await;
     // Closing blocks: it waits for the last message to the broker.
     tokio::task::spawn_blocking(move || homes.into_iter().for_each(Pool::close)).await?;
     records

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
@@ -18,7 +19,7 @@ pub(super) enum Network {
     Own,
 }
 
-/// Says where the program runs, and brings the loopback interface of its own network up.
+/// Says where the program runs, and brings the loopback interface of its own network up, where packets can be dropped.
 pub(super) fn enter_own_network() -> Result<Network> {
     if std::env::var_os(OWN_NETWORK).is_none() {
         return Ok(Network::OfCaller);
@@ -27,6 +28,12 @@ pub(super) fn enter_own_network() -> Result<Network> {
     ensure!(
         status.context("`ip` of iproute2 is missing")?.success(),
         "the loopback interface can't be set up"
+    );
+    let mut iptables = std::process::Command::new("iptables");
+    let status = iptables.args(["-w", "-S", "INPUT"]).stdout(Stdio::null()).status();
+    ensure!(
+        status.context("`iptables` is missing; on Debian: apt-get install iptables")?.success(),
+        "iptables can't read the rules of the run's own network"
     );
     Ok(Network::Own)
 }
@@ -67,7 +74,7 @@ impl Cut {
         for (host, of_port) in [("-d", "--dport"), ("-s", "--sport")] {
             let rule = [how, "INPUT", "-p", "tcp", host, &address, of_port, &port, "-j", "DROP"];
             let status = Command::new("iptables").arg("-w").args(rule).status().await;
-            ensure!(status.context("`iptables` is missing")?.success(), "iptables {rule:?} failed");
+            ensure!(status.context("`iptables` can't be started")?.success(), "iptables {rule:?} failed");
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! The jobs of a round: programs whose output is known.
 
 use super::super::text::{COUNTER, KEY, Text};
-use super::draw;
+use super::{MANAGERS, draw, reference};
 use crate::testbed::pool::{PoolBed, TENANTS, node_name};
 use anyhow::{Context as _, Result, ensure};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fmt::Write as _;
+use std::hash::Hash;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 use tokio::task::JoinSet;
@@ -50,17 +51,15 @@ impl Jobs {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 32 MB")]
             let bytes = ((0.25 + 0.75 * of("size")) * PIECES * PIECE) as u64;
             let tenant = TENANTS[usize::from(of("tenant") < 0.5)];
-            // The last node has no board.
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a few")]
-            let node = (of("node") * f64::from(super::MANAGERS + 1)) as u32;
+            let node = home(&(seed, round, job, "node"));
             let args = ["aes-256-ctr", "--hex", &key, "--hex", &counter, "--bytes", &bytes.to_string()];
-            let mut child = bed.job(tenant, &node_name(node), &args)?.spawn().context("can't start a job")?;
+            let mut child = bed.job(tenant, &node, &args)?.spawn().context("can't start a job")?;
             let pid = child.id().context("a job has ended at once")?;
             pids.push(Pid::from_raw(i32::try_from(pid)?));
             let text = text.first(bytes)?;
             running.spawn(async move {
                 let end = run(&mut child, &text).await;
-                end.with_context(|| format!("job {job} of {bytes} bytes on {}", node_name(node)))
+                end.with_context(|| format!("job {job} of {bytes} bytes on {node}"))
             });
         }
         Ok(Self { pids, chosen: None, running })
@@ -100,6 +99,12 @@ fn lives(pid: Pid) -> bool {
     stat.contains("(fpga-acc)") && state.is_some_and(|state| state != 'Z')
 }
 
+/// The node of a client, drawn for `what`. The last node has no board.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a few")]
+pub(super) fn home(what: &impl Hash) -> String {
+    node_name((draw(what) * f64::from(MANAGERS + 1)) as u32)
+}
+
 /// A text for the longest job.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 MB")]
 pub(super) fn text() -> Result<Text> {
@@ -126,7 +131,6 @@ async fn run(child: &mut Child, text: &Text) -> Result<End> {
         return Ok(End::Killed);
     }
     ensure!(status.success(), "the program ended with {status} after {} bytes", output.len());
-    ensure!(output.len() == secret.len(), "{} bytes came of {}", output.len(), secret.len());
-    ensure!(output == *secret, "a byte is wrong");
+    reference::check(&output, secret)?;
     Ok(End::Right)
 }

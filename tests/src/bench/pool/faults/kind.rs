@@ -23,6 +23,10 @@ pub(super) enum Kind {
     ClientKilled,
     /// A client is stopped, and goes on after a while.
     ClientStopped,
+    /// The broker is stopped, and goes on after a while.
+    BrokerStopped,
+    /// A manager is stopped, and goes on after a while. The processes that it has started are not stopped.
+    ManagerStopped,
     /// No packet reaches the broker for a while, nor comes from it.
     BrokerCut,
     /// No packet of clients of other nodes reaches a manager for a while, nor comes from it.
@@ -36,7 +40,7 @@ pub(super) struct Fault {
     pub kind: Kind,
     /// Time from the start of the round's jobs.
     pub after: Duration,
-    /// Time until what was killed is started again, goes on, or is connected.
+    /// Time until what was killed is started again, what was stopped goes on, or what was cut off is connected.
     pub lasts: Duration,
     /// The manager.
     manager: u8,
@@ -45,12 +49,14 @@ pub(super) struct Fault {
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::BrokerKilled,
         Self::ManagerKilled,
         Self::BothKilled,
         Self::ClientKilled,
         Self::ClientStopped,
+        Self::BrokerStopped,
+        Self::ManagerStopped,
         Self::BrokerCut,
         Self::ManagerCut,
     ];
@@ -61,8 +67,8 @@ impl Kind {
         Duration::from_secs(match self {
             Self::BrokerKilled | Self::ManagerKilled | Self::BothKilled => 3,
             Self::ClientKilled => 0,
-            Self::ClientStopped | Self::ManagerCut => 9,
-            Self::BrokerCut => 14,
+            Self::ClientStopped | Self::ManagerStopped | Self::ManagerCut => 9,
+            Self::BrokerStopped | Self::BrokerCut => 14,
         })
     }
 }
@@ -115,6 +121,16 @@ impl Fault {
                 tokio::time::sleep(lasts).await;
                 jobs.signal(client, Signal::SIGCONT)
             }
+            Kind::BrokerStopped => {
+                bed.signal_broker(Signal::SIGSTOP)?;
+                tokio::time::sleep(lasts).await;
+                bed.signal_broker(Signal::SIGCONT)
+            }
+            Kind::ManagerStopped => {
+                bed.signal_manager(index, Signal::SIGSTOP)?;
+                tokio::time::sleep(lasts).await;
+                bed.signal_manager(index, Signal::SIGCONT)
+            }
             Kind::BrokerCut => Cut::of(bed.broker_socket()).lasts(lasts).await,
             Kind::ManagerCut => Cut::of(bed.manager_address(manager)).lasts(lasts).await,
         }
@@ -129,6 +145,8 @@ impl fmt::Display for Kind {
             Self::BothKilled => "broker and manager killed",
             Self::ClientKilled => "client killed",
             Self::ClientStopped => "client stopped",
+            Self::BrokerStopped => "broker stopped",
+            Self::ManagerStopped => "manager stopped",
             Self::BrokerCut => "broker cut off",
             Self::ManagerCut => "manager cut off",
         })
