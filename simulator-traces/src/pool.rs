@@ -1,10 +1,12 @@
 //! Simulates one pool of slots for the jobs of all nodes (P-6), to compare policies, loads and sizes.
 //!
 //! `fpga_cluster::pool` makes the decisions; this module models arrivals, sizes, and data that moves through network
-//! cards and DMA engines. As in the paper, boards never fail and bitstreams load in no time.
+//! cards and DMA engines. As in the paper, boards never fail and bitstreams load in no time. Groups with goals (Q) may have
+//! slots of the same pool.
 
 pub mod compare;
 pub mod engine;
+pub mod goals;
 pub mod measures;
 pub mod options;
 mod scenario;

@@ -1,7 +1,8 @@
 //! Runs all policies on the same jobs, for all values and seeds, and compares the measures.
 
 use super::Scenario;
-use super::engine::simulate_tenants;
+use super::engine::{Shared, simulate_shared};
+use super::goals;
 use super::measures::{Estimate, Measures};
 use super::options::PolicyName;
 use super::series::{self, OfPoint};
@@ -66,7 +67,8 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     if runs > MOST_RUNS {
         return Err(ScenarioError::Invalid(format!("these are {runs} runs: at most {MOST_RUNS} are done")));
     }
-    let rules = scenario.tenant_rules()?;
+    let (tenants, goals, groups) = (scenario.tenants_of_pool()?, scenario.goals()?, scenario.groups()?);
+    let shared = Shared { tenants: &tenants, goals, groups: &groups };
     // Runs are in the order of points, policies, seeds.
     let runs = in_parallel(runs, None, |index| {
         let (rest, seed) = (index / seeds, index % seeds);
@@ -77,14 +79,17 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
         };
         let policy = point.scenario.policy(*policy, &point.thresholds)?;
         let jobs = point.scenario.arrivals(seed as u64 + 1)?;
-        let records = simulate_tenants(&point.scenario.cluster()?, policy, &rules, &jobs)?;
-        Ok((Measures::of(&records), TenantMeasures::of_all(&records, rules.len())))
+        let course = simulate_shared(&point.scenario.cluster()?, policy, &shared, &jobs)?;
+        Ok((Measures::of(&course.jobs), TenantMeasures::of_all(&course.jobs, tenants.len()), course.groups))
     })?;
-    let (all, of_tenants): (Vec<Measures>, Vec<Vec<TenantMeasures>>) = runs.into_iter().unzip();
+    let (all, of_tenants, of_groups): (Vec<_>, Vec<_>, Vec<_>) = runs.into_iter().collect();
     let mut outcome = outcome(scenario, &points_of, &policies, seeds, &all);
-    if !rules.is_empty() {
-        let values: Vec<&[f64]> = points_of.iter().map(|point| point.values.as_slice()).collect();
+    let values: Vec<&[f64]> = points_of.iter().map(|point| point.values.as_slice()).collect();
+    if !tenants.is_empty() {
         outcome.tables.push(tenants::table(scenario, &values, &policies, seeds, &of_tenants));
+    }
+    if !groups.is_empty() {
+        outcome.tables.push(goals::table(scenario, &groups, &values, &policies, seeds, &of_groups));
     }
     Ok(outcome)
 }

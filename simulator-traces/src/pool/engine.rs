@@ -1,56 +1,40 @@
-//! The event loop of one run: jobs arrive, get slots from `fpga_cluster`'s pool, and transfer their data (P-6).
+//! The event loop of one run: jobs arrive, get slots from `fpga_cluster`'s pool, and transfer their data (P-6). Groups with
+//! goals (Q) have slots of the same pool.
 //!
 //! The clock counts nanoseconds. Between two events all rates are constant, so the loop steps from event to event.
 //! Every run checks its invariants: Little's law, bytes in and out, capacities, the order of events.
 
+mod flow;
+mod goals;
+mod groups;
 mod in_turn;
 mod types;
 
-pub use types::{Arrival, Cluster, EngineOrder, Record, Transfer};
+pub use types::{
+    Arrival, Cluster, EngineOrder, Goals, GroupArrival, GroupRecord, Record, Shared, Tenant, Transfer,
+};
 
-use super::sharing::{Sharing, Use};
+use super::sharing::Sharing;
 use crate::error::ScenarioError;
+use flow::{Flow, Stage};
 use fpga_cluster::pool::policy::PoolPolicy;
-use fpga_cluster::pool::state::{Pool, PoolError};
+use fpga_cluster::pool::state::PoolError;
 use fpga_cluster::pool::tenants::TenantRules;
-use fpga_cluster::pool::{Grant, Job, JobId, NodeIndex, Place, TenantId};
+use fpga_cluster::pool::{Grant, Job, JobId, NodeIndex, Place, SlotClass, SlotNumber, TenantId};
+use fpga_cluster::shared_pool::{Parameters, SharedPool, Slot};
+use groups::GroupRuns;
 use in_turn::EnginesInTurn;
 use std::time::Duration;
 
-/// A running job.
-#[derive(Debug)]
-struct Flow {
-    job: usize,
-    node: NodeIndex,
-    home: NodeIndex,
-    place: Place,
-    uses: Vec<Use>,
-    stage: Stage,
-    /// Input bytes of the current chunk.
-    chunk: f64,
-    /// Bytes left in the current stage.
-    left: f64,
-    /// Input bytes of later chunks.
-    later: f64,
-    rate: f64,
-    ends: u64,
-    /// End of the current stage, if it is settled: the engine serves the chunks in turn.
-    settled: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    All,
-    There,
-    Process,
-    Back,
-}
+/// Most events of a run; more are considered a mistake.
+const MOST_EVENTS: u64 = 200_000_000;
 
 struct Engine<'a> {
     cluster: &'a Cluster,
     jobs: &'a [Arrival],
     capacity: Vec<f64>,
-    pool: Pool,
+    pool: SharedPool,
+    groups: GroupRuns<'a>,
     now: u64,
     flows: Vec<Flow>,
     started: Vec<Option<(u64, NodeIndex, Place)>>,
@@ -63,8 +47,17 @@ struct Engine<'a> {
     engines: EnginesInTurn,
 }
 
-/// Runs `jobs`, which are in the order of their arrival, under `policy`. Records are in the same order. Tenants have equal
-/// weights and no quotas.
+/// What became of the jobs and groups of a run, each in the order in which they were given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Course {
+    /// The jobs.
+    pub jobs: Vec<Record>,
+    /// The groups.
+    pub groups: Vec<GroupRecord>,
+}
+
+/// Runs `jobs`, which are in the order of their arrival, under `policy`: of one tenant, and without groups. Records are in
+/// the same order.
 ///
 /// # Errors
 /// [`ScenarioError::Invalid`] if a job can never run, [`ScenarioError::Invariant`] if an invariant was broken.
@@ -73,19 +66,19 @@ pub fn simulate(
     policy: PoolPolicy,
     jobs: &[Arrival],
 ) -> Result<Vec<Record>, ScenarioError> {
-    simulate_tenants(cluster, policy, &[], jobs)
+    Ok(simulate_shared(cluster, policy, &Shared::default(), jobs)?.jobs)
 }
 
-/// Runs `jobs` of tenants with these rules, by [`TenantId`], as [`simulate`] does.
+/// Runs `jobs` of tenants beside groups with goals, as [`simulate`] does.
 ///
 /// # Errors
-/// As [`simulate`].
-pub fn simulate_tenants(
+/// As [`simulate`], and [`ScenarioError::Invalid`] if a group has no end.
+pub fn simulate_shared(
     cluster: &Cluster,
     policy: PoolPolicy,
-    tenants: &[TenantRules],
+    shared: &Shared<'_>,
     jobs: &[Arrival],
-) -> Result<Vec<Record>, ScenarioError> {
+) -> Result<Course, ScenarioError> {
     let nodes = cluster.slots.len();
     let mut capacity = vec![cluster.nic; 2 * nodes];
     capacity.resize(3 * nodes, cluster.dma);
@@ -93,7 +86,8 @@ pub fn simulate_tenants(
         cluster,
         jobs,
         capacity,
-        pool: Pool::with_slots(&cluster.slots, policy, usize::MAX),
+        pool: pool(cluster, policy, shared),
+        groups: GroupRuns::of(shared),
         now: 0,
         flows: Vec::new(),
         started: vec![None; jobs.len()],
@@ -104,11 +98,28 @@ pub fn simulate_tenants(
         rates: Vec::new(),
         engines: EnginesInTurn::of_nodes(nodes),
     };
-    for (tenant, rules) in (0..).map(TenantId).zip(tenants) {
-        engine.pool.set_tenant_rules(tenant, *rules, Duration::ZERO);
-    }
     engine.run()?;
-    engine.records()
+    let groups = engine.groups.records().ok_or_else(|| broken("a group never ended"))?;
+    Ok(Course { jobs: engine.records()?, groups })
+}
+
+/// The pool with its slots and tenants, before anything comes.
+fn pool(cluster: &Cluster, jobs: PoolPolicy, shared: &Shared<'_>) -> SharedPool {
+    let Goals { policy, rules, .. } = shared.goals;
+    let mut pool = SharedPool::new(Parameters { jobs, most_waiting: usize::MAX, goals: policy, rules });
+    // The first slot of every node, then the second of every node, so that the first jobs go to different nodes.
+    for number in 0..cluster.slots.iter().copied().max().unwrap_or(0) {
+        for (node, _) in (0..).map(NodeIndex).zip(&cluster.slots).filter(|(_, slots)| number < **slots) {
+            let slot = Slot { node, number: SlotNumber(number) };
+            pool.add_slot(slot, SlotClass::default(), Duration::ZERO);
+        }
+    }
+    let all = [Tenant { rules: TenantRules::default(), guaranteed_slots: u32::MAX }];
+    let tenants = if shared.tenants.is_empty() { &all } else { shared.tenants };
+    for (id, tenant) in (0..).map(TenantId).zip(tenants) {
+        pool.set_tenant(id, tenant.rules, tenant.guaranteed_slots, Duration::ZERO);
+    }
+    pool
 }
 
 fn broken(what: impl Into<String>) -> ScenarioError {
@@ -126,12 +137,17 @@ fn pool_error(error: &PoolError) -> ScenarioError {
 
 impl Engine<'_> {
     fn run(&mut self) -> Result<(), ScenarioError> {
-        let mut next_job = 0;
+        let (mut next_job, mut events) = (0, 0_u64);
         loop {
             let arrival = self.jobs.get(next_job).map(|job| job.at);
             let end = self.flows.iter().map(|flow| flow.ends).min();
-            let wake = self.pool.next_wake().map(nanos);
-            let Some(next) = [arrival, end, wake].into_iter().flatten().min() else { break };
+            let wake = self.pool.pool().next_wake().map(nanos);
+            let group = self.groups.next_event();
+            let Some(next) = [arrival, end, wake, group].into_iter().flatten().min() else { break };
+            events += 1;
+            if events > MOST_EVENTS {
+                return Err(ScenarioError::invalid("the groups don't end: they have too few slots for ever"));
+            }
             self.advance(next)?;
             let mut grants = Vec::new();
             let changed = self.end_stages(&mut grants)?;
@@ -139,19 +155,28 @@ impl Engine<'_> {
                 self.in_system += 1;
                 let tenant = job.tenant;
                 let job = Job { tenant, ..Job::of_one_tenant(JobId(next_job as u64), job.home, job.size) };
-                grants.extend(self.pool.submit(job, self.clock()).map_err(|error| pool_error(&error))?);
+                let actions = self.pool.submit(job, self.clock()).map_err(|error| pool_error(&error))?;
+                self.carry_out(actions, &mut grants);
                 next_job += 1;
             }
-            grants.extend(self.pool.wake(self.clock()));
+            self.pursue_goals(&mut grants);
+            let actions = self.pool.wake(self.clock());
+            self.carry_out(actions, &mut grants);
             if changed || !grants.is_empty() {
                 for grant in grants {
                     self.start(&grant)?;
                 }
                 self.share()?;
             }
+            let (all, taken) =
+                (self.cluster.slots.iter().sum::<u32>(), self.flows.len() + self.groups.slots());
+            if taken > all as usize {
+                return Err(broken(format!("{taken} of {all} slots are taken")));
+            }
         }
-        if self.pool.waiting() > 0 || self.pool.running() > 0 {
-            return Err(broken(format!("{} jobs wait for ever", self.pool.waiting())));
+        let pool = self.pool.pool();
+        if pool.waiting() > 0 || pool.running() > 0 {
+            return Err(broken(format!("{} jobs wait for ever", pool.waiting())));
         }
         Ok(())
     }
@@ -201,9 +226,9 @@ impl Engine<'_> {
             }
             self.in_system -= 1;
             let clock = self.clock();
-            let freed =
+            let actions =
                 self.pool.finish(JobId(flow.job as u64), clock).map_err(|error| pool_error(&error))?;
-            grants.extend(freed);
+            self.carry_out(actions, grants);
         }
         Ok(changed)
     }
@@ -287,66 +312,6 @@ impl Engine<'_> {
             return Err(broken(format!("Little's law: {sojourns} is not {}", self.area)));
         }
         Ok(records)
-    }
-}
-
-impl Flow {
-    /// The first stage of each chunk.
-    fn first_stage(&self, cluster: &Cluster) -> Stage {
-        match (cluster.transfer, self.place) {
-            (Transfer::Pipelined, _) => Stage::All,
-            (Transfer::Chunks { .. }, Place::Remote) => Stage::There,
-            (Transfer::Chunks { .. }, Place::Local) => Stage::Process,
-        }
-    }
-
-    /// The stage after the current one; `None` after the last stage of the last chunk.
-    fn next_stage(&self, cluster: &Cluster) -> Option<Stage> {
-        match self.stage {
-            Stage::There => Some(Stage::Process),
-            Stage::Process if self.place == Place::Remote && cluster.output_share > 0.0 => Some(Stage::Back),
-            Stage::All | Stage::Process | Stage::Back => {
-                (self.later > 0.0).then(|| self.first_stage(cluster))
-            }
-        }
-    }
-
-    fn enter(&mut self, stage: Stage, cluster: &Cluster) {
-        if stage == self.first_stage(cluster) {
-            self.chunk = match cluster.transfer {
-                Transfer::Pipelined => self.later,
-                Transfer::Chunks { bytes, .. } => bytes.min(self.later),
-            };
-            self.later -= self.chunk;
-        }
-        let nodes = cluster.slots.len();
-        let (node, home) = (self.node.0 as usize, self.home.0 as usize);
-        let (node_in, node_out, node_dma) = (node, nodes + node, 2 * nodes + node);
-        let (home_in, home_out) = (home, nodes + home);
-        let one = |port: usize| Use { port, weight: 1.0 };
-        self.stage = stage;
-        self.settled = None;
-        self.left = self.chunk;
-        self.uses.clear();
-        match stage {
-            Stage::There => self.uses.extend([home_out, node_in].map(one)),
-            Stage::Process if cluster.transfer.engine() == EngineOrder::InTurn => {}
-            Stage::Process => self.uses.push(one(node_dma)),
-            Stage::Back => {
-                self.uses.extend([node_out, home_in].map(one));
-                self.left *= cluster.output_share;
-            }
-            Stage::All => {
-                self.uses.push(one(node_dma));
-                if self.place == Place::Remote {
-                    self.uses.extend([home_out, node_in].map(one));
-                }
-                if self.place == Place::Remote && cluster.output_share > 0.0 {
-                    let back = |port: usize| Use { port, weight: cluster.output_share };
-                    self.uses.extend([node_out, home_in].map(back));
-                }
-            }
-        }
     }
 }
 

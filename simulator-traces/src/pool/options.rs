@@ -138,12 +138,75 @@ pub struct TenantOptions {
     /// Share of the slot time while other tenants wait as well, in proportion to their weights.
     #[serde(default = "one")]
     pub weight: u32,
-    /// Share of the jobs, in proportion to those of the other tenants.
+    /// Share of the jobs, in proportion to those of the other tenants; 0: groups only.
     #[serde(default = "even")]
     pub arrivals: f64,
     /// Maximum number of slots that jobs of the tenant hold at the same time; without it no maximum.
     #[serde(default)]
     pub held_slots: Option<u32>,
+    /// Number of slots that groups of the tenant get although jobs wait.
+    #[serde(default)]
+    pub guaranteed_slots: u32,
+}
+
+/// `[goals]`: how groups pursue their goals.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GoalOptions {
+    /// The policy for the sizes of groups.
+    pub policy: GoalPolicyName,
+    /// Time between two divisions of the slots, in s.
+    pub period_s: f64,
+    /// Slots that groups leave to jobs.
+    pub floor: FloorName,
+    /// Share of the time to a deadline by which a group wants to be done earlier; without it, the pool's default.
+    pub margin: Option<f64>,
+}
+
+/// The policy for the sizes of groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GoalPolicyName {
+    /// Controllers and broker, once per period.
+    Throughput,
+    /// Earliest deadline first.
+    Edf,
+}
+
+/// Slots that groups leave to jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FloorName {
+    /// A quarter.
+    Quarter,
+    /// None.
+    None,
+}
+
+/// `[[groups]]`: a group of equal actions with a goal.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupOptions {
+    /// Name of the group.
+    pub name: String,
+    /// Name of its tenant; needed where there are tenants.
+    pub tenant: Option<String>,
+    /// Time of arrival, in s.
+    #[serde(default)]
+    pub at_s: f64,
+    /// Number of actions.
+    pub actions: u64,
+    /// Time of an action in a slot, in ms.
+    pub action_ms: f64,
+    /// Deadline, in s since the beginning of the run.
+    pub deadline_s: Option<f64>,
+    /// Throughput goal, in actions per second.
+    pub per_second: Option<f64>,
+    /// Least number of slots.
+    #[serde(default)]
+    pub least: u32,
+    /// Greatest number of slots.
+    pub most: Option<u32>,
 }
 
 /// `[queues]`: parameters of the workload-aware policies. The model chooses those that are left out.
@@ -251,6 +314,12 @@ impl Default for RuleOptions {
             idle: IdleName::LongestIdle,
             aging: AgingName::Never,
         }
+    }
+}
+
+impl Default for GoalOptions {
+    fn default() -> Self {
+        Self { policy: GoalPolicyName::Throughput, period_s: 5.0, floor: FloorName::Quarter, margin: None }
     }
 }
 

@@ -27,6 +27,12 @@ pub struct Scenario {
     /// The tenants of the jobs; without any all jobs are of one tenant.
     #[serde(default)]
     pub tenants: Vec<options::TenantOptions>,
+    /// How groups pursue their goals.
+    #[serde(default)]
+    pub goals: options::GoalOptions,
+    /// Groups with goals, which have slots of the same pool.
+    #[serde(default)]
+    pub groups: Vec<options::GroupOptions>,
     /// Parameters of the resource-aware policies.
     #[serde(default)]
     pub rules: options::RuleOptions,

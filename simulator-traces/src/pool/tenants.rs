@@ -1,7 +1,7 @@
 //! The tenants of a scenario, and what each of them got.
 
 use super::Scenario;
-use super::engine::Record;
+use super::engine::{Record, Tenant};
 use super::measures::{Estimate, Measures};
 use super::options::PolicyName;
 use crate::error::ScenarioError;
@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 /// What a tenant got in a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TenantMeasures {
-    /// ACT: mean time from arrival to end of the tenant's jobs, in seconds.
+    /// ACT: mean time from arrival to end of the tenant's jobs, in seconds; not a number without any.
     pub act: f64,
     /// TCT: 95th percentile of the same.
     pub tct: f64,
@@ -30,8 +30,8 @@ impl Scenario {
     ///
     /// # Errors
     /// [`ScenarioError::Invalid`] if options are out of range.
-    pub fn tenant_rules(&self) -> Result<Vec<TenantRules>, ScenarioError> {
-        let mut rules = Vec::with_capacity(self.tenants.len());
+    pub fn tenants_of_pool(&self) -> Result<Vec<Tenant>, ScenarioError> {
+        let mut tenants = Vec::with_capacity(self.tenants.len());
         for (number, tenant) in self.tenants.iter().enumerate() {
             if self.tenants.iter().take(number).any(|other| other.name == tenant.name) {
                 return Err(ScenarioError::invalid(format!("two `tenants` have the name {}", tenant.name)));
@@ -40,16 +40,20 @@ impl Scenario {
             let (Some(weight), Some(held_slots), true) = (
                 NonZeroU32::new(tenant.weight),
                 NonZeroU32::new(tenant.held_slots.unwrap_or(u32::MAX)),
-                arrivals.is_finite() && arrivals > 0.0,
+                arrivals.is_finite() && arrivals >= 0.0,
             ) else {
                 return Err(ScenarioError::invalid(format!(
-                    "tenant {}: `weight` and `held_slots` must be at least 1, and `arrivals` above 0",
+                    "tenant {}: `weight` and `held_slots` must be at least 1, and `arrivals` at least 0",
                     tenant.name
                 )));
             };
-            rules.push(TenantRules { weight, held_slots: held_slots.get(), ..TenantRules::default() });
+            let rules = TenantRules { weight, held_slots: held_slots.get(), ..TenantRules::default() };
+            tenants.push(Tenant { rules, guaranteed_slots: tenant.guaranteed_slots });
         }
-        Ok(rules)
+        if !self.tenants.is_empty() && self.tenants.iter().all(|tenant| tenant.arrivals == 0.0) {
+            return Err(ScenarioError::invalid("one of the `tenants` must have `arrivals` above 0"));
+        }
+        Ok(tenants)
     }
 
     /// The tenant of a job; `unit` is uniformly distributed in [0, 1).
@@ -94,10 +98,12 @@ impl TenantMeasures {
         };
         let measures = courses.iter().zip(0..).map(|(course, number)| {
             let own = records.iter().filter(|record| record.job.tenant == TenantId(number));
-            let Measures { act, tct, .. } = Measures::of(&own.copied().collect::<Vec<_>>());
+            let own: Vec<Record> = own.copied().collect();
+            let Measures { act, tct, .. } = Measures::of(&own);
+            let known = |value| if own.is_empty() { f64::NAN } else { value };
             Self {
-                act,
-                tct,
+                act: known(act),
+                tct: known(tct),
                 slot_time: share(&|course| course.slot_time, course),
                 contended: share(&|course| course.contended, course),
                 most_slots: u32::try_from(course.most).unwrap_or(0),

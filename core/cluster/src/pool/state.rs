@@ -103,8 +103,8 @@ impl Pool {
     }
 
     /// A pool of one slot class with the given number of slots per node.
-    #[must_use]
-    pub fn with_slots(slots: &[u32], policy: PoolPolicy, most_waiting: usize) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_slots(slots: &[u32], policy: PoolPolicy, most_waiting: usize) -> Self {
         let mut pool = Self::new(policy, most_waiting);
         // The first slot of every node, then the second of every node, so that the first jobs go to different nodes.
         for slot in 0..slots.iter().copied().max().unwrap_or(0) {

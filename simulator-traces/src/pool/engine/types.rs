@@ -1,6 +1,10 @@
 //! What a run is given, and what it tells.
 
+use fpga_cluster::pool::tenants::TenantRules;
 use fpga_cluster::pool::{Bytes, NodeIndex, Place, TenantId};
+use fpga_cluster::qos::groups::GoalPolicy;
+use fpga_cluster::qos::rules::GoalRules;
+use fpga_cluster::qos::{Goal, Limits};
 
 /// The simulated machines.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,4 +70,78 @@ pub struct Record {
     pub ended: u64,
     /// Whether the job ran at home.
     pub place: Place,
+}
+
+/// Who shares the slots besides, and by which rules.
+#[derive(Debug, Clone, Copy)]
+pub struct Shared<'a> {
+    /// The tenants, by [`TenantId`]; without any there is one, which has all guarantees.
+    pub tenants: &'a [Tenant],
+    /// How groups pursue their goals.
+    pub goals: Goals,
+    /// The groups, in the order of their arrival.
+    pub groups: &'a [GroupArrival],
+}
+
+/// What a tenant may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its weight and quotas.
+    pub rules: TenantRules,
+    /// Number of slots that its groups get although jobs wait.
+    pub guaranteed_slots: u32,
+}
+
+/// How groups pursue their goals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Goals {
+    /// The policy for the sizes of groups.
+    pub policy: GoalPolicy,
+    /// Its rules.
+    pub rules: GoalRules,
+    /// Time between two divisions of the slots, in nanoseconds; above 0.
+    pub period: u64,
+}
+
+/// A group before it opens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupArrival {
+    /// Time of arrival in nanoseconds.
+    pub at: u64,
+    /// Tenant of the group.
+    pub tenant: TenantId,
+    /// Goal of the group; a deadline counts from the beginning of the run.
+    pub goal: Goal,
+    /// Minimum and maximum number of slots.
+    pub limits: Limits,
+    /// Number of actions, above 0.
+    pub actions: u64,
+    /// Time of an action in a slot, in nanoseconds; above 0.
+    pub action: u64,
+}
+
+/// What became of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupRecord {
+    /// The group did not open.
+    Refused,
+    /// The last action has ended.
+    Ended {
+        /// When, in nanoseconds.
+        at: u64,
+        /// Time for which the group had slots, all together, in nanoseconds.
+        slot_time: u64,
+    },
+}
+
+impl Default for Shared<'_> {
+    fn default() -> Self {
+        Self { tenants: &[], goals: Goals::default(), groups: &[] }
+    }
+}
+
+impl Default for Goals {
+    fn default() -> Self {
+        Self { policy: GoalPolicy::default(), rules: GoalRules::default(), period: 5_000_000_000 }
+    }
 }

@@ -1,4 +1,4 @@
-use super::super::engine::Arrival;
+use super::super::engine::{Arrival, Shared, simulate_shared};
 use super::*;
 use crate::outcome::Outcome;
 use fpga_cluster::pool::{Bytes, NodeIndex, Place};
@@ -34,12 +34,13 @@ fn run(tenants: &str) -> Outcome {
 /// What the tenants got in the run of seed 1 under FIFO.
 fn fifo(tenants: &str) -> Vec<TenantMeasures> {
     let scenario = scenario(tenants);
-    let rules = scenario.tenant_rules().unwrap();
+    let tenants = scenario.tenants_of_pool().unwrap();
     let thresholds = fpga_cluster::pool::thresholds::Thresholds::new(Vec::new()).unwrap();
     let policy = scenario.policy(PolicyName::Fifo, &thresholds).unwrap();
     let (cluster, jobs) = (scenario.cluster().unwrap(), scenario.arrivals(1).unwrap());
-    let records = super::super::engine::simulate_tenants(&cluster, policy, &rules, &jobs).unwrap();
-    TenantMeasures::of_all(&records, rules.len())
+    let shared = Shared { tenants: &tenants, ..Shared::default() };
+    let course = simulate_shared(&cluster, policy, &shared, &jobs).unwrap();
+    TenantMeasures::of_all(&course.jobs, tenants.len())
 }
 
 #[test]
@@ -104,10 +105,11 @@ fn tenants_that_make_no_sense_are_told() {
     for (wrong, hint) in [
         ("name = \"a\"\nweight = 0", "at least 1"),
         ("name = \"a\"\nheld_slots = 0", "at least 1"),
+        ("name = \"a\"\narrivals = -1.0", "at least 0"),
         ("name = \"a\"\narrivals = 0.0", "above 0"),
         ("name = \"a\"\n[[tenants]]\nname = \"a\"", "the name a"),
     ] {
-        let error = scenario(&format!("[[tenants]]\n{wrong}")).tenant_rules().unwrap_err().to_string();
+        let error = scenario(&format!("[[tenants]]\n{wrong}")).tenants_of_pool().unwrap_err().to_string();
         assert!(error.contains(hint), "{wrong}: {error}");
     }
 }
