@@ -8,6 +8,7 @@ use super::programs::repository;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -117,6 +118,43 @@ pub async fn create_pod_in(
     }
     let pod = json!({"metadata": {"name": name}, "spec": spec});
     pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    Ok(())
+}
+
+/// Creates a replica of the extender whose address nobody reaches. The API server checks a user's right to the replica
+/// before it connects.
+///
+/// # Errors
+/// The API server refuses the pod or its address.
+pub async fn create_unreachable_extender(plane: &ControlPlane) -> Result<()> {
+    let (pod, service) = ("extender-1", "fpga-scheduler-extender");
+    create_pod(plane.client(), pod, service, None).await?;
+    let slice = json!({
+        "addressType": "IPv4",
+        "metadata": {"name": "by-hand", "labels": {"kubernetes.io/service-name": service}},
+        "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true},
+                       "targetRef": {"kind": "Pod", "name": pod, "namespace": NAMESPACE}}],
+        "ports": [{"name": "http", "port": 9461}],
+    });
+    let slices: Api<EndpointSlice> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    slices.create(&PostParams::default(), &serde_json::from_value(slice)?).await?;
+    Ok(())
+}
+
+/// Grants a service account the rights of users of the kubectl plugin, as the first lines of the file of these rights
+/// describe.
+///
+/// # Errors
+/// The API server refuses one.
+pub async fn grant_plugins_rights(plane: &ControlPlane, namespace: &str, account: &str) -> Result<()> {
+    let rights = repository().join("kubectl-fpga/rights.yaml");
+    let rights = rights.to_str().context("the repository's path is not UTF-8")?;
+    kubectl(plane, &["apply", "-f", rights]).await?;
+    let account = format!("--serviceaccount={namespace}:{account}");
+    let binding = ["create", "clusterrolebinding", "kubectl-fpga", "--clusterrole=kubectl-fpga", &account];
+    kubectl(plane, &binding).await?;
+    let binding = ["create", "rolebinding", "kubectl-fpga", "--role=kubectl-fpga", &account, "-n", NAMESPACE];
+    kubectl(plane, &binding).await?;
     Ok(())
 }
 

@@ -8,11 +8,25 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
+/// The verbs of reading.
+const READ: [&str; 3] = ["get", "list", "watch"];
+/// Rights to write events.
+const EVENTS: [&str; 2] = ["create events.events.k8s.io", "patch events.events.k8s.io"];
+/// Rights of a node plugin whose gate is off.
+const NODE_PLUGIN: [&str; 6] = [
+    "get pods.",
+    "patch pods.",
+    "get namespaces.",
+    "get bitstreams.fpga-scheduling.io",
+    "list bitstreams.fpga-scheduling.io",
+    "bind-to-node node-plugins.fpga-scheduling.io",
+];
+/// What the registry reads.
+const REGISTRY_READS: [&str; 4] = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
 
 type Rules = BTreeSet<String>;
 
@@ -39,100 +53,72 @@ fn expected(rules: &[&str]) -> Rules {
     rules.iter().map(|rule| (*rule).to_owned()).collect()
 }
 
+/// Each of the verbs on each of the resources.
+fn each(verbs: &[&str], resources: &[&str]) -> Rules {
+    resources.iter().flat_map(|resource| verbs.iter().map(move |verb| format!("{verb} {resource}"))).collect()
+}
+
+/// Creates a service account without rights of its own in the namespace of the manifests, and returns its token.
+async fn new_account(plane: &ControlPlane, name: &str) -> String {
+    kubectl(plane, &["-n", NAMESPACE, "create", "serviceaccount", name]).await.unwrap();
+    manifests::token(plane.client(), name, None).await.unwrap()
+}
+
 #[tokio::test]
 async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "router").await.unwrap();
     apply(&plane, "pool").await.unwrap();
     apply(&plane, "registry").await.unwrap();
-    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
-    let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
+    let nobody = new_account(&plane, "nobody").await;
     // The extender's pod contains kube-scheduler, so it needs the rights of every kube-scheduler.
-    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "scheduler"]).await.unwrap();
+    let scheduler = new_account(&plane, "scheduler").await;
     for role in ["kube-scheduler", "volume-scheduler"] {
         let (binding, role) = (format!("as-{role}"), format!("--clusterrole=system:{role}"));
         let account = format!("--serviceaccount={NAMESPACE}:scheduler");
         kubectl(&plane, &["create", "clusterrolebinding", &binding, &role, &account]).await.unwrap();
     }
-    let scheduler = manifests::token(plane.client(), "scheduler", None).await.unwrap();
     // The last right binds its bearer to the policy for the own node.
-    let collector = ["get nodes.", "patch nodes.", "bind-to-node collectors.fpga-scheduling.io"];
-    let plugin = [
-        "get pods.",
-        "patch pods.",
-        "get namespaces.",
-        "get bitstreams.fpga-scheduling.io",
-        "list bitstreams.fpga-scheduling.io",
-        // Why its gate refuses a pod a bitstream.
-        "create events.events.k8s.io",
-        "patch events.events.k8s.io",
-        "bind-to-node node-plugins.fpga-scheduling.io",
-    ];
-    let extender = [
-        "get nodes.",
-        "list nodes.",
-        "watch nodes.",
-        // The last right binds its bearer to the policy for one annotation.
-        "patch nodes.",
-        "bind-to-node scheduler-extenders.fpga-scheduling.io",
-        "get pods.",
-        "list pods.",
-        "watch pods.",
-        "get namespaces.",
-        "list namespaces.",
-        "watch namespaces.",
-        "get bitstreams.fpga-scheduling.io",
-        "list bitstreams.fpga-scheduling.io",
-        "watch bitstreams.fpga-scheduling.io",
-        "create tokenreviews.authentication.k8s.io",
-    ];
-    let router = ["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"];
-    let router = router.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
-    let mut router: Vec<&str> = router.iter().flatten().map(String::as_str).collect();
-    router.push("create tokenreviews.authentication.k8s.io");
+    let collector = expected(&["get nodes.", "patch nodes.", "bind-to-node collectors.fpga-scheduling.io"]);
+    // The events tell why its gate refuses a pod a bitstream.
+    let plugin = expected(&[&NODE_PLUGIN[..], &EVENTS].concat());
+    let extender = &each(&READ, &["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"])
+        | &expected(&[
+            "patch nodes.",
+            // This right binds its bearer to the policy for one annotation.
+            "bind-to-node scheduler-extenders.fpga-scheduling.io",
+            "create tokenreviews.authentication.k8s.io",
+        ]);
+    let own = &each(&["get", "update", "patch"], &["leases.coordination.k8s.io kube-fpga-scheduler"])
+        | &expected(&["create events.events.k8s.io", "create leases.coordination.k8s.io"]);
+    let extender_at_home = &extender | &own;
+    let router = &each(&READ, &["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"])
+        | &expected(&["create tokenreviews.authentication.k8s.io"]);
     // What it needs to evict is in the manifests that were applied last.
-    let registry = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
-    let registry = registry.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
-    let mut registry: Vec<&str> = registry.iter().flatten().map(String::as_str).collect();
-    registry.extend([
-        "patch bitstreams/status.fpga-scheduling.io",
-        "get deployments.apps",
-        "get replicasets.apps",
-        "list poddisruptionbudgets.policy",
-        "create events.events.k8s.io",
-        "patch events.events.k8s.io",
-        "create pods/eviction.",
-        "patch nodes.",
-        "bind-to-node registries.fpga-scheduling.io",
-    ]);
+    let registry = &(&each(&READ, &REGISTRY_READS) | &expected(&EVENTS))
+        | &expected(&[
+            "patch bitstreams/status.fpga-scheduling.io",
+            "get deployments.apps",
+            "get replicasets.apps",
+            "list poddisruptionbudgets.policy",
+            "create pods/eviction.",
+            "patch nodes.",
+            "bind-to-node registries.fpga-scheduling.io",
+        ]);
     let own = ["leases.coordination.k8s.io fpga-registry", "configmaps. fpga-registry-moves"];
-    let own = own.map(|object| ["get", "update"].map(|verb| format!("{verb} {object}")));
-    let own: Vec<&str> = own.iter().flatten().map(String::as_str).collect();
-    let registry_at_home = [registry.as_slice(), &own].concat();
-    let pool = [
-        "create tokenreviews.authentication.k8s.io",
-        "list namespaces.",
-        "watch namespaces.",
-        "list bitstreams.fpga-scheduling.io",
-        "watch bitstreams.fpga-scheduling.io",
-    ];
-    let own = ["get", "update"].map(|verb| format!("{verb} leases.coordination.k8s.io fpga-pool"));
-    let own: Vec<&str> = own.iter().map(String::as_str).collect();
-    let pool_at_home = [pool.as_slice(), &own].concat();
-    let lease = ["get", "update", "patch"]
-        .map(|verb| format!("{verb} leases.coordination.k8s.io kube-fpga-scheduler"));
-    let lease = lease.each_ref().map(String::as_str);
-    let at_home =
-        [extender.as_slice(), &["create events.events.k8s.io", "create leases.coordination.k8s.io"], &lease]
-            .concat();
+    let registry_at_home = &registry | &each(&["get", "update"], &own);
+    let pool = &each(&["list", "watch"], &["namespaces.", "bitstreams.fpga-scheduling.io"])
+        | &expected(&["create tokenreviews.authentication.k8s.io"]);
+    let pool_at_home = &pool | &each(&["get", "update"], &["leases.coordination.k8s.io fpga-pool"]);
+    let none = Rules::new();
     for (account, everywhere, at_home) in [
-        ("fpga-collector", collector.as_slice(), collector.as_slice()),
+        ("fpga-collector", &collector, &collector),
         ("fpga-node-plugin", &plugin, &plugin),
-        ("fpga-scheduler-extender", &extender, &at_home),
+        ("fpga-scheduler-extender", &extender, &extender_at_home),
         ("fpga-router", &router, &router),
         ("fpga-registry", &registry, &registry_at_home),
         ("fpga-pool", &pool, &pool_at_home),
-        ("fpga-device-manager", &[], &[]),
+        ("fpga-device-manager", &none, &none),
     ] {
         let token = manifests::token(plane.client(), account, None).await.unwrap();
         for (namespace, may) in [("default", everywhere), ("kube-system", everywhere), (NAMESPACE, at_home)] {
@@ -140,7 +126,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
             // Without the rights of every account, for example to ask for its own rights.
             let of_everybody = rules(&plane, &nobody, namespace).await;
             let own: Rules = all.difference(&of_everybody).cloned().collect();
-            let mut due = expected(may);
+            let mut due = may.clone();
             if account == "fpga-scheduler-extender" {
                 let of_schedulers = rules(&plane, &scheduler, namespace).await;
                 due.extend(of_schedulers.difference(&of_everybody).cloned());
@@ -163,28 +149,17 @@ async fn own_rules(plane: &ControlPlane, account: &str, nobody: &str, namespace:
 async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "registry").await.unwrap();
-    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
-    let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
-    let reads = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
-    let reads = reads.map(|resource| ["get", "list", "watch"].map(|verb| format!("{verb} {resource}")));
-    let reads: Vec<&str> = reads.iter().flatten().map(String::as_str).collect();
-    let off = [&reads[..], &["patch bitstreams/status.fpga-scheduling.io"]].concat();
-    let events = ["create events.events.k8s.io", "patch events.events.k8s.io"];
+    let nobody = new_account(&plane, "nobody").await;
+    let off = &each(&READ, &REGISTRY_READS) | &expected(&["patch bitstreams/status.fpga-scheduling.io"]);
     let looks = ["get deployments.apps", "get replicasets.apps", "list poddisruptionbudgets.policy"];
-    let suggest = [&off[..], &looks, &events].concat();
+    let suggest = &off | &expected(&[&looks[..], &EVENTS].concat());
     let evicts = ["create pods/eviction.", "patch nodes.", "bind-to-node registries.fpga-scheduling.io"];
-    let evict = [&suggest[..], &evicts].concat();
-    let autoscalers = ["list horizontalpodautoscalers.autoscaling"];
-    let plugin = [
-        "get pods.",
-        "patch pods.",
-        "get namespaces.",
-        "get bitstreams.fpga-scheduling.io",
-        "list bitstreams.fpga-scheduling.io",
-        "bind-to-node node-plugins.fpga-scheduling.io",
-    ];
+    let evict = &suggest | &expected(&evicts);
+    let autoscalers = expected(&["list horizontalpodautoscalers.autoscaling"]);
+    let scale = expected(&["patch deployments/scale.apps"]);
+    let plugin = expected(&NODE_PLUGIN);
     let (registry, node_plugin) = ("templates/registry/rbac.yaml", "templates/node-plugin/rbac.yaml");
-    for (template, account, settings, may) in [
+    for (template, account, settings, due) in [
         (registry, "fpga-registry", "registry.moves.mode=off", off.clone()),
         (registry, "fpga-registry", "registry.moves.mode=off,registry.moves.newBeforeOld=true", off),
         (registry, "fpga-registry", "registry.moves.mode=suggest", suggest.clone()),
@@ -192,24 +167,23 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
             registry,
             "fpga-registry",
             "registry.moves.mode=suggest,registry.moves.newBeforeOld=true",
-            [&suggest[..], &autoscalers].concat(),
+            &suggest | &autoscalers,
         ),
         (
             registry,
             "fpga-registry",
             "registry.moves.mode=evict,registry.moves.newBeforeOld=true",
-            [&evict[..], &autoscalers, &["patch deployments/scale.apps"]].concat(),
+            &(&evict | &autoscalers) | &scale,
         ),
         (registry, "fpga-registry", "registry.moves.mode=evict", evict),
-        (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=true", [&plugin[..], &events].concat()),
-        (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=false", plugin.to_vec()),
+        (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=true", &plugin | &expected(&EVENTS)),
+        (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=false", plugin),
     ] {
         let rendered = helm::template(template, &["registry.enabled=true", settings]).unwrap();
         let file = plane.run_dir().path().join("rights.yaml");
         std::fs::write(&file, rendered).unwrap();
         let file = file.to_str().unwrap();
         kubectl(&plane, &["apply", "--server-side", "--force-conflicts", "-f", file]).await.unwrap();
-        let due = expected(&may);
         wait::until(&format!("the rights of {settings}"), LONG, async || {
             let own = own_rules(&plane, account, &nobody, "default").await;
             let (more, missing): (Vec<_>, Vec<_>) =
@@ -267,24 +241,12 @@ fn refused(findings: &[Value]) -> Vec<String> {
 async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "pocl").await.unwrap();
-    // A replica without a reachable address: the API server checks the right before it connects.
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {"name": "by-hand", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "fpga-scheduler-extender"}},
-        "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true},
-                       "targetRef": {"kind": "Pod", "name": "extender-1", "namespace": NAMESPACE}}],
-        "ports": [{"name": "http", "port": 9461}],
-    });
-    let dir = TempDir::new().unwrap();
-    let write = |name: &str, value: String| std::fs::write(dir.path().join(name), value).unwrap();
-    write("slice.json", slice.to_string());
-    manifests::create_pod(plane.client(), "extender-1", "fpga-scheduler-extender", None).await.unwrap();
-    let path = |path: &Path| path.to_str().unwrap().to_owned();
-    kubectl(&plane, &["apply", "-f", &path(&dir.path().join("slice.json"))]).await.unwrap();
+    manifests::create_unreachable_extender(&plane).await.unwrap();
     // A token of a service account is the simplest identity.
-    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "operator"]).await.unwrap();
-    let token = manifests::token(plane.client(), "operator", None).await.unwrap();
-    write("kubeconfig", serde_json::to_string(&manifests::kubeconfig(&plane, &token).unwrap()).unwrap());
+    let token = new_account(&plane, "operator").await;
+    let dir = TempDir::new().unwrap();
+    let kubeconfig = serde_json::to_string(&manifests::kubeconfig(&plane, &token).unwrap()).unwrap();
+    std::fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
     let operator = Operator { plane, dir };
 
     // Without rights, doctor reports each refused request with the command that grants the right.
@@ -298,13 +260,7 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
 
     // With the rights of the file, granted as its first lines describe.
     let plane = &operator.plane;
-    let rights = path(&programs::repository().join("kubectl-fpga/rights.yaml"));
-    kubectl(plane, &["apply", "-f", &rights]).await.unwrap();
-    let account = format!("--serviceaccount={NAMESPACE}:operator");
-    let cluster_role = ["clusterrolebinding", "kubectl-fpga", "--clusterrole=kubectl-fpga", &account];
-    kubectl(plane, &[&["create"], cluster_role.as_slice()].concat()).await.unwrap();
-    let role = ["-n", NAMESPACE, "create", "rolebinding", "kubectl-fpga", "--role=kubectl-fpga", &account];
-    kubectl(plane, &role).await.unwrap();
+    manifests::grant_plugins_rights(plane, NAMESPACE, "operator").await.unwrap();
     let with = wait::until("the rights to hold", LONG, async || {
         let with = operator.doctor().await;
         anyhow::ensure!(refused(&with).is_empty(), "{:?}", refused(&with));

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use fpga_tests::testbed::control_plane::ControlPlane;
-use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
-use fpga_tests::testbed::programs;
+use fpga_tests::testbed::manifests::{self, apply, kubectl};
 use fpga_tests::testbed::web::{Parts, Web};
 use fpga_tests::testbed::workload::Workload;
 use http_body_util::{BodyExt as _, Empty};
@@ -74,22 +73,13 @@ impl Stream {
 async fn the_page_shows_what_its_users_rights_allow_and_says_what_is_missing() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "pocl").await.unwrap();
-    // A replica that nobody reaches: the API server checks the right before it connects.
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {"name": "by-hand", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "fpga-scheduler-extender"}},
-        "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true},
-                       "targetRef": {"kind": "Pod", "name": "extender-1", "namespace": NAMESPACE}}],
-        "ports": [{"name": "http", "port": 9461}],
-    });
+    manifests::create_unreachable_extender(&plane).await.unwrap();
     let dir = TempDir::new().unwrap();
     let file = |name: &str, value: &Value| {
         let path = dir.path().join(name);
         std::fs::write(&path, value.to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    manifests::create_pod(plane.client(), "extender-1", "fpga-scheduler-extender", None).await.unwrap();
-    kubectl(&plane, &["apply", "-f", &file("slice.json", &slice)]).await.unwrap();
     kubectl(&plane, &["create", "namespace", "shop"]).await.unwrap();
     let mut pod = Workload::accelerated("sobel", ["true"]).bitstreams("sobel").pod();
     pod["apiVersion"] = json!("v1");
@@ -144,12 +134,7 @@ async fn the_page_shows_what_its_users_rights_allow_and_says_what_is_missing() {
     web.stop().await;
 
     // With the rights of the file all is shown; that no replica of the extender answers is no question of rights.
-    let rights = programs::repository().join("kubectl-fpga/rights.yaml");
-    kubectl(&plane, &["apply", "-f", rights.to_str().unwrap()]).await.unwrap();
-    let binding = ["create", "clusterrolebinding", "kubectl-fpga", "--clusterrole=kubectl-fpga", account];
-    kubectl(&plane, &binding).await.unwrap();
-    let binding = ["-n", NAMESPACE, "create", "rolebinding", "kubectl-fpga", "--role=kubectl-fpga", account];
-    kubectl(&plane, &binding).await.unwrap();
+    manifests::grant_plugins_rights(&plane, "shop", "viewer").await.unwrap();
     let web = start("with").await;
     let mut page = Stream::open(&web).await;
     page.wait("all that the rights allow", |page| {

@@ -73,6 +73,17 @@ impl Running {
     }
 }
 
+/// Lets both pods compute in turns: cart in a new session with the second image, wheel in this one with the first image. Their
+/// factors are those of the images.
+async fn compute_in_turns(node: &Node, manager: &Manager, wheel: Client, images: &[Vec<u8>]) {
+    let mut cart = Scaler::of(session(manager, &CART).await, &images[1], 5).await;
+    let mut wheel = Scaler::of(wheel, &images[0], 3).await;
+    for _ in 0..3 {
+        assert_eq!([cart.round().await, wheel.round().await], [[0, 0]; 2]);
+    }
+    assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
+}
+
 /// Waits until the tasks of both pods count for their workloads, as the plugin names them.
 async fn workloads_are_counted(manager: &Manager) {
     for (tenant, workload) in [("shop", "deployment-of-cart"), ("mill", "deployment-of-wheel")] {
@@ -147,12 +158,7 @@ async fn a_whole_board_stays_with_the_pod_whose_kernels_run_and_goes_on_when_the
     assert_eq!(node.board.controls.loads(), loads, "the pod keeps its image");
 
     let wheel = running.end(&manager).await;
-    let mut cart = Scaler::of(session(&manager, &CART).await, &images[1], 5).await;
-    let mut wheel = Scaler::of(wheel, &images[0], 3).await;
-    for _ in 0..3 {
-        assert_eq!([cart.round().await, wheel.round().await], [[0, 0]; 2]);
-    }
-    assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
+    compute_in_turns(&node, &manager, wheel, &images).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,12 +183,7 @@ async fn where_no_registry_moves_pods_a_request_waits_no_longer_than_it_may_and_
 
     let wheel = running.end(&manager).await;
     assert_eq!(refusal(&manager, &CART.token(), &images[1]).await, "", "the board is idle");
-    let mut cart = Scaler::of(session(&manager, &CART).await, &images[1], 5).await;
-    let mut wheel = Scaler::of(wheel, &images[0], 3).await;
-    for _ in 0..3 {
-        assert_eq!([cart.round().await, wheel.round().await], [[0, 0]; 2]);
-    }
-    assert_eq!(node.board.controls.refused(), 0, "no kernel ran on a wrong image");
+    compute_in_turns(&node, &manager, wheel, &images).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
