@@ -291,18 +291,17 @@ impl SharedPool {
     /// Number of slots that a group may hold now.
     #[must_use]
     pub fn given(&self, id: GroupId) -> u32 {
-        self.groups.get(&id).map_or(0, |group| self.given_to(id, group.class))
+        self.class_of(id).map_or(0, |class| class.groups.given(id))
     }
 
     /// What a group will do with the slots that it may hold.
     #[must_use]
     pub fn forecast(&self, id: GroupId, now: Duration, done: u64) -> Option<Forecast> {
-        let class = self.classes.get(&self.groups.get(&id)?.class)?;
-        class.groups.forecast(id, now, done)
+        self.class_of(id)?.groups.forecast(id, now, done)
     }
 
-    fn given_to(&self, id: GroupId, class: SlotClass) -> u32 {
-        self.classes.get(&class).map_or(0, |class| class.groups.given(id))
+    fn class_of(&self, id: GroupId) -> Option<&Class> {
+        self.classes.get(&self.groups.get(&id)?.class)
     }
 
     fn state(&self, class: SlotClass) -> ClassState {
@@ -382,8 +381,7 @@ impl SharedPool {
     }
 
     fn is_open(&self, id: GroupId) -> bool {
-        let class = self.groups.get(&id).and_then(|group| self.classes.get(&group.class));
-        class.is_some_and(|class| class.groups.all().any(|(open, ..)| open == id))
+        self.class_of(id).is_some_and(|class| class.groups.all().any(|(open, ..)| open == id))
     }
 }
 

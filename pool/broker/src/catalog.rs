@@ -41,10 +41,8 @@ pub struct Variant {
     /// Kind of the boards that it was built for: `BOARD` or `VENDOR/BOARD`.
     pub board: String,
     /// Shell of the boards; without it any.
-    #[serde(default)]
     pub shell: Option<String>,
     /// Region of the board that it fits; without it any.
-    #[serde(default)]
     pub region: Option<String>,
     /// Digest of the bitstream.
     pub digest: Digest,

@@ -95,9 +95,7 @@ pub enum InvalidManifest {
 #[serde(rename_all = "camelCase")]
 struct Json {
     schema_version: u32,
-    #[serde(default)]
     media_type: Option<String>,
-    #[serde(default)]
     artifact_type: Option<String>,
     config: Descriptor,
     layers: Vec<Descriptor>,

@@ -142,7 +142,6 @@ pub struct TenantOptions {
     #[serde(default = "even")]
     pub arrivals: f64,
     /// Maximum number of slots that jobs of the tenant hold at the same time; without it no maximum.
-    #[serde(default)]
     pub held_slots: Option<u32>,
     /// Number of slots that groups of the tenant get although jobs wait.
     #[serde(default)]

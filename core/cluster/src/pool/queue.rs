@@ -72,12 +72,14 @@ impl JobQueue {
         long_enough: LongEnough,
     ) -> Candidates {
         let anywhere = self.anywhere.first().copied();
-        let patient = || self.homebound.first_after(long_enough);
-        let remote = (remote == RemoteJobs::Taken).then(|| anywhere.into_iter().chain(patient()).min());
+        let first_of = |homebound: Option<Rank>| anywhere.into_iter().chain(homebound).min();
         Candidates {
             local: self.by_home.get(&node).and_then(BTreeSet::first).copied(),
-            remote: remote.flatten(),
-            first: anywhere.into_iter().chain(self.homebound.first()).min(),
+            remote: match remote {
+                RemoteJobs::Taken => first_of(self.homebound.first_after(long_enough)),
+                RemoteJobs::Refused => None,
+            },
+            first: first_of(self.homebound.first()),
         }
     }
 

@@ -201,6 +201,7 @@ impl Slots {
         self.classes.entry(class).or_default().most_jobs = most;
     }
 
+    #[cfg(test)]
     pub(super) fn remote_jobs(&self, node: NodeIndex) -> u32 {
         self.nodes.get(&node).map_or(0, |node| node.remote_jobs)
     }
@@ -215,8 +216,8 @@ impl Slots {
 
     /// Whether a home has slots of these classes.
     pub(super) fn home(&self, node: NodeIndex, classes: ClassSet) -> Home {
-        let slots = self.nodes.get(&node).into_iter().flat_map(|node| node.slots.values());
-        if slots.into_iter().any(|slot| classes.contains(slot.class)) { Home::Pooled } else { Home::Bare }
+        let mut slots = self.nodes.get(&node).into_iter().flat_map(|node| node.slots.values());
+        if slots.any(|slot| classes.contains(slot.class)) { Home::Pooled } else { Home::Bare }
     }
 
     /// The class of an idle slot at home.

@@ -128,14 +128,14 @@ impl Pool {
     }
 
     /// Number of idle slots.
-    #[must_use]
-    pub fn idle(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn idle(&self) -> usize {
         self.slots.idle()
     }
 
     /// Number of remote jobs that run on `node`.
-    #[must_use]
-    pub fn remote_running(&self, node: NodeIndex) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn remote_running(&self, node: NodeIndex) -> u32 {
         self.slots.remote_jobs(node)
     }
 
@@ -157,8 +157,8 @@ impl Pool {
     }
 
     /// The slot time that so many bytes are expected to take, in ns.
-    #[must_use]
-    pub fn price(&self, accelerator: AcceleratorId, size: Bytes) -> i64 {
+    #[cfg(test)]
+    pub(crate) fn price(&self, accelerator: AcceleratorId, size: Bytes) -> i64 {
         self.tenants.price(accelerator, size)
     }
 

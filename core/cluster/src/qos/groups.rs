@@ -113,7 +113,7 @@ impl Groups {
     ) -> Result<(), OpenError> {
         self.check_new(id, &new)?;
         let least = new.limits.least();
-        let all = minima(&mut self.groups.values()).saturating_add(least);
+        let all = minima(self.groups.values()).saturating_add(least);
         let for_groups = class.for_groups(self.rules.floor);
         if all > for_groups {
             return Err(OpenError::TooFew { missing: all - for_groups });
@@ -172,7 +172,7 @@ impl Groups {
         }
         let least = new.limits.least();
         let guaranteed = self.guaranteed(new.tenant);
-        let others = minima(&mut self.groups.values().filter(|group| group.new.tenant == new.tenant));
+        let others = minima(self.groups.values().filter(|group| group.new.tenant == new.tenant));
         if others.saturating_add(least) > guaranteed {
             return Err(OpenError::Guarantee { least, others, guaranteed });
         }
@@ -292,7 +292,7 @@ impl Group {
 }
 
 /// The minima of groups together.
-fn minima(groups: &mut dyn Iterator<Item = &Group>) -> u32 {
+fn minima<'a>(groups: impl Iterator<Item = &'a Group>) -> u32 {
     groups.map(|group| group.new.limits.least()).sum()
 }
 

@@ -94,27 +94,18 @@ impl Policy {
             self.jobs.range((after, Bound::Unbounded)).take(*left).map(|(uuid, _)| *uuid).collect();
         let are_last = some.len() < *left;
         *left -= some.len();
-        self.order(&some, &mut order, changed);
-        if are_last {
-            Part::Tells { order: order.into_iter(), before: BTreeMap::new() }
-        } else {
-            Part::Orders { last: some.last().copied(), order }
-        }
-    }
-
-    fn order(
-        &mut self,
-        uuids: &[JobUuid],
-        order: &mut BTreeSet<(Position, u64)>,
-        changed: &mut Vec<(JobUuid, Explanation)>,
-    ) {
-        for uuid in uuids {
+        for uuid in &some {
             match self.position(*uuid) {
                 Some(position) => {
                     order.insert(position);
                 }
                 None => changed.extend(self.tell(*uuid, 0)),
             }
+        }
+        if are_last {
+            Part::Tells { order: order.into_iter(), before: BTreeMap::new() }
+        } else {
+            Part::Orders { last: some.last().copied(), order }
         }
     }
 
@@ -166,9 +157,7 @@ impl Policy {
     pub fn first_explanation(&mut self, uuid: JobUuid) -> Option<Explanation> {
         let job = self.jobs.get(&uuid).filter(|job| job.stage != Stage::Granted)?;
         let known = job.told.clone();
-        let explanation = known.unwrap_or_else(|| Explanation { ahead: 0, reason: self.reason(job) });
-        self.jobs.get_mut(&uuid)?.told = Some(explanation.clone());
-        Some(explanation)
+        known.or_else(|| self.tell(uuid, 0).map(|(_, explanation)| explanation))
     }
 
     fn reason(&self, job: &Job) -> String {

@@ -44,9 +44,8 @@ impl Policy {
     /// Forgets a manager's slots.
     pub fn lose(&mut self, manager: ManagerId, now: Moment) {
         self.boards.remove(&manager);
-        let of_manager = |slot: &SlotState| slot.id.manager == manager;
-        let places: Vec<Slot> =
-            self.slots.iter().filter(|(_, slot)| of_manager(slot)).map(|(place, _)| *place).collect();
+        let of_manager = self.slots.iter().filter(|(_, slot)| slot.id.manager == manager);
+        let places: Vec<Slot> = of_manager.map(|(place, _)| *place).collect();
         for place in places {
             self.take_out(place, now);
         }
@@ -202,12 +201,12 @@ impl Policy {
             let pool_job = self.new_pool_job(job);
             state.holder = Holder::Job { job, pool_job };
             let size = match lease.work {
-                Work::Run { bytes } => Bytes(bytes),
+                Work::Run { bytes } => {
+                    state.named = bytes;
+                    Bytes(bytes)
+                }
                 Work::Group(_) => Bytes(0),
             };
-            if let Work::Run { bytes } = lease.work {
-                state.named = bytes;
-            }
             self.slots.insert(place, state);
             let home = place.node;
             let pool_job = PoolJob { id: pool_job, tenant, home, size, accelerator, classes: ClassSet::ALL };

@@ -241,7 +241,7 @@ impl World {
 
     pub(super) fn end_step(&mut self, lease: LeaseId, step: StepNumber) {
         let place = self.board.regions.iter_mut().position(|region| region.tasks.remove(&(lease, step)));
-        if let Some(slot) = self.slots().nth(place.unwrap_or(usize::MAX)) {
+        if let Some(slot) = place.and_then(|place| self.slots().nth(place)) {
             let usage = Usage::default();
             self.manager(manager::Event::StepEnded { slot, lease, step, usage });
         }
