@@ -136,13 +136,20 @@ impl Replica {
     /// # Errors
     /// [`Problem`] if the replica does not answer or the answer is not the expected JSON.
     pub async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Problem> {
-        let Some(text) = self.text(path).await? else { return Ok(None) };
-        let parsed = serde_json::from_str(&text).map_err(|error| Problem::Answer {
+        let text = self.text(path).await?;
+        text.map(|text| self.parse(&text)).transpose()
+    }
+
+    /// Parses an answer of the replica.
+    ///
+    /// # Errors
+    /// [`Problem::Answer`] if the answer is not the expected JSON.
+    pub fn parse<T: DeserializeOwned>(&self, answer: &str) -> Result<T, Problem> {
+        serde_json::from_str(answer).map_err(|error| Problem::Answer {
             part: self.part,
             replica: self.name.clone(),
             error: error.to_string(),
-        })?;
-        Ok(Some(parsed))
+        })
     }
 
     /// The text of the replica's answer to `path`; `None` if the replica does not know the object (404).

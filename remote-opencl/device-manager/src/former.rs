@@ -9,10 +9,13 @@
 //! same id is another one. The manager alone writes records. A lock that the process inherits would be simpler, but code of
 //! its tenant could give it up and run on.
 
+use crate::process::stat_field;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 /// A process of a former manager, which may still run.
@@ -55,9 +58,10 @@ pub fn running(records: &Path) -> Vec<FormerProcess> {
 impl FormerProcess {
     /// The process with this id, if it started at that time.
     fn find(pid: u32, started: &str) -> Option<Self> {
-        let process = match open(pid) {
+        let id = Pid::from_raw(i32::try_from(pid).ok()?)?;
+        let process = match pidfd_open(id, PidfdFlags::empty()) {
             Ok(process) => process,
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return None,
+            Err(Errno::SRCH) => return None,
             Err(error) => {
                 tracing::warn!(%error, pid, "A tenant's process of a former manager can't be looked at");
                 return None;
@@ -84,42 +88,18 @@ impl FormerProcess {
 
     /// Kills the process, which ends some time later.
     pub fn kill(&self) {
-        // SAFETY: the descriptor is open, and the call takes no signal information, which the null pointer says.
-        let killed = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.process.as_raw_fd(),
-                libc::SIGKILL,
-                std::ptr::null::<libc::siginfo_t>(),
-                0,
-            )
-        };
-        if killed != 0 && self.runs() {
-            let error = io::Error::last_os_error();
+        if let Err(error) = pidfd_send_signal(&self.process, Signal::KILL)
+            && self.runs()
+        {
             tracing::warn!(%error, pid = self.pid, "A tenant's process of a former manager can't be ended");
         }
     }
 }
 
-fn open(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes numbers alone.
-    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match RawFd::try_from(opened) {
-        // SAFETY: the system has just made this descriptor for this process, and nothing else owns it.
-        Ok(opened @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(opened) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// When a process started, as the kernel counts: no two processes with the same id have the same time.
 fn start_time_of(pid: u32) -> io::Result<String> {
-    /// Place among the fields that follow the process's name.
     const START_TIME: usize = 19;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name of the process stands in parentheses and may contain any character.
-    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
-    let started = fields.and_then(|fields| fields.split(' ').nth(START_TIME));
-    started.map(str::to_owned).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    stat_field(pid, START_TIME)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Child processes that end with this one, and start with the right signal mask.
+//! Child processes that end with this one, and start with the right signal mask; and what the kernel tells of a process.
 //!
 //! Settings that `Command` does not offer are made between fork and exec, by async-signal-safe calls only.
 
@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{Pid, getpid, getppid, setsid};
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -62,6 +63,17 @@ pub fn bind_to_parent(
         command
             .pre_exec(move || prepare(parent, &inherited, at_parents_end, terminal).map_err(io::Error::from))
     };
+}
+
+/// A field of `/proc/PID/stat`, by its place after the process's name: 0 is the state.
+///
+/// # Errors
+/// No process has this id, or the kernel does not tell the field.
+pub fn stat_field(pid: u32, place: usize) -> io::Result<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the process stands in parentheses and may contain any character.
+    let field = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(place));
+    field.map(str::to_owned).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn prepare(

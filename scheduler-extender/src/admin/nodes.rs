@@ -45,7 +45,7 @@ pub async fn known_nodes(
         Some(_) => (begin(&changes), b"]}".as_slice()),
     };
     let nodes = changes.nodes.into_iter();
-    let pieces = Pieces { nodes, at, next: Next::Begin(begin), end };
+    let pieces = Pieces { nodes, at, next: Some(begin), end };
     charge.answer(json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces))), bytes)
 }
 
@@ -70,16 +70,10 @@ const NODE_BYTES: usize = 128;
 struct Pieces {
     nodes: std::vec::IntoIter<(Box<str>, Arc<Node>)>,
     at: Moment,
-    next: Next,
+    /// The start of the next piece; `None` after the last one.
+    next: Option<serde_json::Result<Vec<u8>>>,
     /// What follows the last node.
     end: &'static [u8],
-}
-
-/// The start of the next piece.
-enum Next {
-    Begin(serde_json::Result<Vec<u8>>),
-    Continue,
-    Nothing,
 }
 
 /// Least size of a piece but the last.
@@ -89,40 +83,28 @@ impl Iterator for Pieces {
     type Item = serde_json::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut piece = match std::mem::replace(&mut self.next, Next::Continue) {
-            Next::Begin(Ok(begin)) => begin,
-            Next::Begin(Err(error)) => return self.stop(error),
-            Next::Continue => vec![b','],
-            Next::Nothing => {
-                self.next = Next::Nothing;
-                return None;
-            }
+        let mut piece = match self.next.take()? {
+            Ok(begin) => begin,
+            Err(error) => return Some(Err(error)),
         };
         for index in 0.. {
             let Some((name, node)) = self.nodes.next() else {
                 // The last node was in this piece, or there was none at all.
                 piece.extend_from_slice(self.end);
-                self.next = Next::Nothing;
-                break;
+                return Some(Ok(piece));
             };
             if index > 0 {
                 piece.push(b',');
             }
             if let Err(error) = serde_json::to_writer(&mut piece, &view(&name, &node, self.at)) {
-                return self.stop(error);
+                return Some(Err(error));
             }
             if piece.len() >= PIECE_BYTES && self.nodes.len() > 0 {
                 break;
             }
         }
+        self.next = Some(Ok(vec![b',']));
         Some(Ok(piece))
-    }
-}
-
-impl Pieces {
-    fn stop(&mut self, error: serde_json::Error) -> Option<serde_json::Result<Vec<u8>>> {
-        self.next = Next::Nothing;
-        Some(Err(error))
     }
 }
 

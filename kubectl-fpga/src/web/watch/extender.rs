@@ -40,11 +40,26 @@ pub(super) async fn poll(connect: ConnectArgs, shared: Arc<Shared>) {
     }
 }
 
-/// Follows the nodes until no replica answers. All replicas hear the same of nodes, so one is asked for them.
+/// Follows the nodes until no replica answers. All replicas hear the same of nodes, so one is asked for them, until it does
+/// not answer.
 async fn follow_nodes(replicas: &[Replica], shared: &Shared) -> Problem {
+    // Number of replicas that have not answered since one did.
     let mut silent = 0;
     for replica in replicas.iter().cycle() {
-        let problem = follow_nodes_of(replica, shared, &mut silent).await;
+        let mut version = String::new();
+        let problem = loop {
+            let (changes, bytes) = match changes(replica, &version).await {
+                Ok(answer) => answer,
+                Err(problem) => break problem,
+            };
+            silent = 0;
+            version.clone_from(&changes.version);
+            shared.change(|model, now_ms| {
+                model.heard(changes, now_ms);
+                model.source(Source::Extender, &State::live());
+            });
+            tokio::time::sleep(pause(bytes)).await;
+        };
         silent += 1;
         if silent >= replicas.len() {
             return problem;
@@ -53,39 +68,16 @@ async fn follow_nodes(replicas: &[Replica], shared: &Shared) -> Problem {
     no_replica()
 }
 
-/// Follows the nodes until the replica does not answer. An answer sets the number of silent replicas to 0.
-async fn follow_nodes_of(replica: &Replica, shared: &Shared, silent: &mut usize) -> Problem {
-    let mut version = String::new();
-    loop {
-        let (changes, bytes) = match changes(replica, &version).await {
-            Ok(answer) => answer,
-            Err(problem) => return problem,
-        };
-        *silent = 0;
-        version.clone_from(&changes.version);
-        shared.change(|model, now_ms| {
-            model.heard(changes, now_ms);
-            model.source(Source::Extender, &State::live());
-        });
-        tokio::time::sleep(pause(bytes)).await;
-    }
-}
-
 /// What has changed of the nodes since a version, and the length of the answer in bytes.
 async fn changes(replica: &Replica, version: &str) -> Result<(NodeChanges, u64), Problem> {
     let text = replica.text(&format!("/nodes?since={version}")).await?.unwrap_or_else(|| "[]".to_owned());
     // An extender of an older version tells all nodes, as an array.
     let changes = if text.starts_with('[') {
-        let all = |nodes| NodeChanges { version: String::new(), is_whole: true, gone: Vec::new(), nodes };
-        serde_json::from_str(&text).map(all)
+        let nodes = replica.parse(&text)?;
+        NodeChanges { version: String::new(), is_whole: true, gone: Vec::new(), nodes }
     } else {
-        serde_json::from_str(&text)
+        replica.parse(&text)?
     };
-    let changes = changes.map_err(|error| Problem::Answer {
-        part: Part::Extender,
-        replica: replica.name.clone(),
-        error: error.to_string(),
-    })?;
     Ok((changes, text.len() as u64))
 }
 

@@ -5,6 +5,7 @@
 //! ([`super::seccomp`] refuses `setsid` and `setpgid`). Requests that are being answered are not counted yet,
 //! so the limit may be exceeded by as many as there are threads that ask at that moment.
 
+use crate::process::stat_field;
 use libc::{seccomp_notif, seccomp_notif_resp};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -108,8 +109,6 @@ pub(super) fn session_of(process: u32) -> Option<u32> {
 }
 
 pub(super) fn parent_of(process: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the process stands in parentheses and may contain any character.
-    let (_, after_name) = stat.rsplit_once(") ")?;
-    after_name.split(' ').nth(1)?.parse().ok()
+    const PARENT: usize = 1;
+    stat_field(process, PARENT).ok()?.parse().ok()
 }

@@ -92,12 +92,7 @@ impl Session {
                 tracing::debug!(%refusal, "A call needs more images than the board has");
                 // The reply to the client contains the error.
                 match what {
-                    OnBoard::Load(load) => {
-                        let loaded = load.run();
-                        self.load_ended(&loaded);
-                        let reply = self.calls().loaded(loaded);
-                        self.answer(reply);
-                    }
+                    OnBoard::Load(load) => self.program_made(load.run()),
                     OnBoard::Call(call, hold) => self.call_on_board(*call, hold, used),
                 }
             }
@@ -150,11 +145,16 @@ impl Session {
     /// Takes a program that was made on a thread of its own.
     pub(super) fn program_loaded(&mut self, loaded: LoadedProgram) {
         self.building = Building::No;
+        self.program_made(loaded);
+        self.end_held_task();
+        self.start_granted();
+    }
+
+    /// Reports a load that has ended, and answers the call that wanted its program.
+    fn program_made(&mut self, loaded: LoadedProgram) {
         self.load_ended(&loaded);
         let reply = self.calls().loaded(loaded);
         self.answer(reply);
-        self.end_held_task();
-        self.start_granted();
     }
 
     /// Reports the end of a load that ran on its own thread.

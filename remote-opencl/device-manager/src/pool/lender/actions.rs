@@ -80,13 +80,10 @@ impl Inner {
     /// Ends the tenant processes of former managers, and waits for their end. As long as one runs, nothing is lent: it may
     /// run a task on the board.
     async fn reap(self: Arc<Self>) {
+        let mut left = (self.former)();
+        left.iter().for_each(FormerProcess::kill);
         let mut tells_at = Instant::now() + FORMER_INTERVAL;
-        loop {
-            let left = (self.former)();
-            if left.is_empty() {
-                break;
-            }
-            left.iter().for_each(FormerProcess::kill);
+        while !left.is_empty() {
             if Instant::now() >= tells_at {
                 tells_at += FORMER_INTERVAL;
                 let pids: Vec<u32> = left.iter().map(FormerProcess::pid).collect();
@@ -96,6 +93,7 @@ impl Inner {
                 );
             }
             tokio::time::sleep(REAP_TICK).await;
+            left.retain(FormerProcess::runs);
         }
         self.handle(&mut self.state.lock(), Event::ChildrenReaped);
     }
