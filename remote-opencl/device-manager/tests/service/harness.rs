@@ -11,6 +11,8 @@ mod client;
 mod manager;
 #[path = "harness/objects.rs"]
 mod objects;
+#[path = "harness/processes.rs"]
+pub mod processes;
 #[path = "harness/trace.rs"]
 mod trace;
 #[path = "harness/wire.rs"]
@@ -24,6 +26,15 @@ pub use objects::{Ready, after, binaries_result, digest_of};
 pub use trace::traced;
 pub use wire::{encoded, hello, next, padded, raw, raw_bytes};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits until the condition is true.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let since = Instant::now();
+    while !condition().await {
+        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -2,7 +2,8 @@
 
 mod machine_code;
 
-use crate::harness::{Client, DEADLINE, Manager, Ready, binaries_result, digest_of};
+use crate::harness::processes::{children, runs};
+use crate::harness::{Client, DEADLINE, Manager, Ready, binaries_result, digest_of, until};
 use crate::shared_memory::{open_side, receive};
 use crate::{INCREASE, ints, scalar};
 use fpga_protocol::v1;
@@ -77,14 +78,6 @@ fn metric(manager: &Manager, name: &str) -> u64 {
         .unwrap()
 }
 
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < DEADLINE, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test]
 async fn a_kernel_that_kills_its_runtime_ends_its_tenants_sessions_and_nobody_elses() {
     let folder = tokens(&["alice", "bob"]);
@@ -110,7 +103,7 @@ async fn a_kernel_that_kills_its_runtime_ends_its_tenants_sessions_and_nobody_el
         for _ in 0..20 {
             bob.round().await;
         }
-        until("the death is counted", || metric(&manager, "tenant_processes_died_total") == died).await;
+        until("the death is counted", async || metric(&manager, "tenant_processes_died_total") == died).await;
     }
     let mut again = Adder::new(tenant(&manager, "alice").await).await;
     again.round().await;
@@ -131,7 +124,7 @@ async fn a_vendor_library_that_dies_in_the_manager_takes_that_manager_down_and_c
     assert!(crash(Client::connect(&manager).await).await.is_some(), "an error ends the session");
     let told = tokio::time::timeout(DEADLINE, bystander.end()).await.expect("no hang");
     assert!(told.is_some());
-    until("the manager is gone", || !manager.is_alive()).await;
+    until("the manager is gone", async || !manager.is_alive()).await;
     untouched.round().await;
     assert!(other.stop().success());
 }
@@ -311,27 +304,15 @@ async fn builds_are_bounded_over_all_tenants_processes_together() {
         client.cast(Method::BuildProgram(build)).await;
         clients.push(client);
     }
-    until("two builds run and one waits", || {
+    until("two builds run and one waits", async || {
         (metric(&manager, "builds_running"), metric(&manager, "builds_waiting")) == (2, 1)
     })
     .await;
-    until("all are built", || metric(&manager, "builds_running") == 0).await;
+    until("all are built", async || metric(&manager, "builds_running") == 0).await;
 }
 
 #[tokio::test]
 async fn tenants_processes_go_with_the_manager_however_it_ends() {
-    let children = |pid: u32| -> Vec<u32> {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-        let of_task = |task: std::io::Result<std::fs::DirEntry>| {
-            std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default()
-        };
-        let text: Vec<String> = tasks.map(of_task).collect();
-        text.join(" ").split_whitespace().map(|child| child.parse().unwrap()).collect()
-    };
-    let runs = |pid: u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        status.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
-    };
     for orderly in [true, false] {
         let mut manager = Manager::start(&["--isolate", "process"]);
         let mut client = Client::connect(&manager).await;
@@ -344,7 +325,7 @@ async fn tenants_processes_go_with_the_manager_however_it_ends() {
         } else {
             drop(manager);
         }
-        until("no process is left", || !processes.iter().any(|pid| runs(*pid))).await;
+        until("no process is left", async || !processes.iter().any(|pid| runs(*pid))).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Modelled boards: `--model FILE`.
 
+use crate::harness::processes::processor_time;
 use crate::harness::{Client, Manager};
 use crate::{INCREASE, OUT_OF_ORDER, PROFILING, ints, scalar};
 use fpga_protocol::v1;
@@ -173,12 +174,12 @@ async fn a_slot_in_use_takes_no_processor_time() {
     let launch = session.launch(1);
     let event = session.flush(vec![launch]).await;
     session.ended(event).await;
-    let before = processor_time(manager.pid());
+    let before = processor_time(manager.pid()).unwrap();
     let launch = session.launch(100);
     let event = session.flush(vec![launch]).await;
     let ended = session.ended(event).await;
     let took = Duration::from_nanos(ended.ended_ns - ended.started_ns);
-    let used = processor_time(manager.pid()) - before;
+    let used = processor_time(manager.pid()).unwrap() - before;
     assert!(used < took / 2, "{used:?} of processor time in {took:?}");
 }
 
@@ -206,13 +207,4 @@ async fn a_kernel_that_the_model_lacks_is_counted_and_takes_its_own_time() {
     let event = session.flush(vec![launch]).await;
     session.ended(event).await;
     manager.counts("fpga_device_manager_modelled_kernels_unknown_total 1").await;
-}
-
-/// Processor time of a process so far.
-fn processor_time(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    // The kernel has 100 ticks per second on all common systems.
-    Duration::from_millis(ticks * 10)
 }

@@ -1,10 +1,10 @@
 //! The gate of a cluster: the node plugin decides, by allocations and library. The board is reconfigured as a whole, has
 //! one image at a time, and counts the kernels that would run on a wrong one.
 
-use super::node::{Container, Node, eventually, session};
+use super::node::{Container, Node, session};
 use super::{REFUSED, announce};
 use crate::board::{Scaler, images};
-use crate::harness::{Client, Manager, binaries_result};
+use crate::harness::{Client, Manager, binaries_result, until};
 use fpga_protocol::v1::kernel_arg::Value;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -29,10 +29,8 @@ async fn refusal_of(client: &mut Client, context: u64, image: &[u8]) -> String {
 
 /// Waits until the plugin knows the board, and lets the container have the image.
 async fn is_allowed(manager: &Manager, container: &Container, image: &[u8]) {
-    eventually("the bitstream is allowed", async || {
-        refusal(manager, &container.token(), image).await.is_empty()
-    })
-    .await;
+    until("the bitstream is allowed", async || refusal(manager, &container.token(), image).await.is_empty())
+        .await;
 }
 
 /// A session whose kernel runs until it is ended.
@@ -88,7 +86,7 @@ async fn compute_in_turns(node: &Node, manager: &Manager, wheel: Client, images:
 async fn workloads_are_counted(manager: &Manager) {
     for (tenant, workload) in [("shop", "deployment-of-cart"), ("mill", "deployment-of-wheel")] {
         let labels = format!("{{tenant=\"{tenant}\",workload=\"{workload}\"}} ");
-        eventually(&format!("tasks of {workload} are counted"), async || {
+        until(&format!("tasks of {workload} are counted"), async || {
             let text = manager.metrics_text();
             let value = |metric: &str| -> f64 {
                 let name = format!("fpga_device_manager_workload_{metric}_total{labels}");
@@ -243,7 +241,7 @@ async fn what_the_api_server_listed_is_allowed_while_it_is_away_and_what_it_list
     let asked = node.api.times_asked();
     node.api.answer(false);
     // For some seconds the plugin goes by its last answer without a question, then because it gets no other one.
-    eventually("the API server is asked in vain", async || {
+    until("the API server is asked in vain", async || {
         assert_eq!(refusal(&manager, &CART.token(), &images[0]).await, "");
         node.api.times_asked() > asked
     })

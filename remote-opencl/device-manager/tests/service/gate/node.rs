@@ -2,7 +2,7 @@
 //! server the Bitstreams.
 
 use crate::board::{FULL, PARTIAL};
-use crate::harness::{Board, Client, DEADLINE, Manager, digest_of};
+use crate::harness::{Board, Client, DEADLINE, Manager, digest_of, until};
 use axum::extract::{Path as Of, State};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -12,9 +12,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 /// The variable with the arguments of a program that the test program runs in its place, one per line.
 const ARGUMENTS: &str = "FPGA_TEST_ARGUMENTS";
@@ -206,10 +204,8 @@ impl Node {
         arguments.extend(self.plugin_flags.iter().map(|flag| (*flag).to_owned()));
         self.plugin = Some(Program::start("the_node_plugin", &arguments));
         let gate = self.gate();
-        eventually("the plugin has its gate", async || {
-            std::os::unix::net::UnixStream::connect(&gate).is_ok()
-        })
-        .await;
+        until("the plugin has its gate", async || std::os::unix::net::UnixStream::connect(&gate).is_ok())
+            .await;
     }
 
     /// Kills the plugin.
@@ -256,15 +252,6 @@ impl Node {
 /// A session of a container.
 pub async fn session(manager: &Manager, container: &Container) -> Client {
     Client::with_token(manager.channel().await, &container.token()).await
-}
-
-/// Waits until the condition is true.
-pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
-    let since = Instant::now();
-    while !condition().await {
-        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
-        sleep(Duration::from_millis(20)).await;
-    }
 }
 
 fn text(path: &Path) -> String {

@@ -1,6 +1,6 @@
 //! A device manager as a child process.
 
-use super::DEADLINE;
+use super::{DEADLINE, processes, until};
 use hyper_util::rt::TokioIo;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -92,24 +92,14 @@ impl Manager {
     /// Waits until a kernel runs: until the manager and its tenants' processes have taken a second of processor time from now on.
     /// What they do before a kernel takes less.
     pub async fn computes(&self) {
-        let (since, before) = (Instant::now(), self.processor_ticks());
-        while self.processor_ticks() < before + 100 {
-            assert!(since.elapsed() < DEADLINE, "no kernel runs");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let before = self.processor_time();
+        until("a kernel runs", async || self.processor_time() >= before + Duration::from_secs(1)).await;
     }
 
-    /// Processor time of the manager and its child processes, in hundredths of a second.
-    fn processor_ticks(&self) -> u64 {
-        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-            let (parent, user, system): (u32, u64, u64) =
-                (fields[1].parse().ok()?, fields[11].parse().ok()?, fields[12].parse().ok()?);
-            (pid == self.pid() || parent == self.pid()).then_some(user + system)
-        });
-        processes.sum()
+    /// Processor time of the manager and its child processes.
+    fn processor_time(&self) -> Duration {
+        let processes = [vec![self.pid()], processes::children(self.pid())].concat();
+        processes.into_iter().filter_map(processes::processor_time).sum()
     }
 
     /// Number of sessions in the metrics.

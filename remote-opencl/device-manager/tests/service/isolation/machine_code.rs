@@ -2,8 +2,9 @@
 //! restrictions refuse them, and the neighbour's kernels continue.
 #![cfg(target_arch = "x86_64")]
 
-use super::{Adder, metric, tenant, tokens, until};
-use crate::harness::{Client, DEADLINE, Manager, Ready};
+use super::{Adder, metric, tenant, tokens};
+use crate::harness::processes::session_members;
+use crate::harness::{Client, DEADLINE, Manager, Ready, until};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::kernel_arg::Value;
@@ -110,17 +111,6 @@ fn isolating(folder: &tempfile::TempDir, args: &[&str]) -> Manager {
     let mut all = vec!["--isolate", "process", "--tokens", folder.path().to_str().unwrap()];
     all.extend_from_slice(args);
     Manager::start_in(&[("SECRET_OF_THE_MANAGER", "hunter2")], &all)
-}
-
-/// The processes of a session, by the id of its leader.
-fn session_members(leader: u32) -> Vec<u32> {
-    let numbers = std::fs::read_dir("/proc").unwrap().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let of = |pid: &u32| {
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(*pid).unwrap());
-        nix::unistd::getsid(Some(pid)).is_ok_and(|session| session.as_raw().unsigned_abs() == leader)
-    };
-    numbers.filter(of).collect()
 }
 
 #[tokio::test]
@@ -323,14 +313,14 @@ async fn an_endless_kernel_whose_client_has_gone_ends_with_its_tenants_process_a
         }
         let launch = alice.client.launch(alice.queue, alice.kernel, vec![Value::Buffer(alice.buffer)], 1);
         alice.client.flush(vec![launch]).await;
-        until("the kernel has the slot", || metric(&manager, "slots_in_use") == 1).await;
+        until("the kernel has the slot", async || metric(&manager, "slots_in_use") == 1).await;
         if name == "bomb" {
-            until("it has started another", || session_members(leader).len() == 2).await;
+            until("it has started another", async || session_members(leader).len() == 2).await;
         }
         drop((alice, ask));
         // Bob's task waits for the slot.
         bob.round().await;
-        until("nobody is left", || session_members(leader).is_empty()).await;
+        until("nobody is left", async || session_members(leader).is_empty()).await;
         assert!(metric(&manager, "tasks_total") > begun);
     }
     assert_eq!(metric(&manager, "tenant_processes_died_total"), 2);
@@ -345,7 +335,7 @@ async fn an_endless_kernel_in_the_managers_own_process_has_the_manager_drain_and
     let Ready { queue, kernel, buffer } = client.ready(ENDLESS, "endless", 8).await;
     let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer)], 1);
     client.flush(vec![launch]).await;
-    until("the kernel has the slot", || metric(&manager, "slots_in_use") == 1).await;
+    until("the kernel has the slot", async || metric(&manager, "slots_in_use") == 1).await;
     drop(client);
     let heard = tokio::time::timeout(DEADLINE, neighbour.end()).await.expect("no hang");
     assert_eq!(heard.expect("an error").code(), Code::Unavailable);
@@ -367,7 +357,7 @@ async fn a_build_whose_client_has_gone_costs_its_tenants_other_sessions_nothing(
         let build = v1::BuildProgram { program, devices, options, includes: None };
         client.cast(Method::BuildProgram(build)).await;
         drop(client);
-        until("it is built, and nobody has it", || manager.sessions() == 1).await;
+        until("it is built, and nobody has it", async || manager.sessions() == 1).await;
         other.round().await;
     }
     assert_eq!(metric(&manager, "tenant_processes_died_total"), 0);

@@ -2,16 +2,10 @@
 
 use super::{Pool, Worker, bitstream, source};
 use crate::harness::Manager;
+use crate::harness::processes::{runs, start_of};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-
-/// State and time of the start of a process, as the kernel tells them; `None` if there is none with this id.
-fn state_of(pid: u32) -> Option<(String, String)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(") ").unwrap().1.split(' ').map(str::to_owned);
-    Some((fields.next().unwrap(), fields.nth(18).unwrap()))
-}
 
 /// The folder of records of the one manager whose temporary files are here and that has tenant processes.
 fn records(temporary: &Path) -> PathBuf {
@@ -26,8 +20,7 @@ fn records(temporary: &Path) -> PathBuf {
 /// that has much memory to free.
 fn late_process(records: &Path) -> Child {
     let child = Command::new("sleep").arg("1000").spawn().unwrap();
-    let (_, started) = state_of(child.id()).unwrap();
-    std::fs::write(records.join(child.id().to_string()), started).unwrap();
+    std::fs::write(records.join(child.id().to_string()), start_of(child.id()).unwrap()).unwrap();
     child
 }
 
@@ -47,7 +40,7 @@ async fn no_process_of_a_killed_manager_is_left_when_the_next_one_registers() {
         .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
         .collect();
     let [tenant] = recorded.as_slice() else { panic!("{recorded:?}") };
-    let (_, started) = state_of(*tenant).expect("it runs the kernel");
+    let started = start_of(*tenant).expect("it runs the kernel");
     let mut late = late_process(&records);
 
     pool.restart_manager(start).await;
@@ -55,9 +48,8 @@ async fn no_process_of_a_killed_manager_is_left_when_the_next_one_registers() {
     let ended = late.try_wait().unwrap().expect("the manager has waited for its end");
     assert_eq!(ended.signal(), Some(libc::SIGKILL));
     // Whoever has to wait for the process may not have done so yet.
-    let runs =
-        state_of(*tenant).is_some_and(|(state, since)| since == started && state != "Z" && state != "X");
-    assert!(!runs, "the process of the endless kernel runs");
+    let is_it = start_of(*tenant).is_some_and(|since| since == started);
+    assert!(!(is_it && runs(*tenant)), "the process of the endless kernel runs");
     // Nothing of the former life holds the slot.
     drop(pool.holder(8, 0).await);
 }
