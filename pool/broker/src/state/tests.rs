@@ -13,6 +13,7 @@ use fpga_cluster::pool::policy::PoolPolicy;
 use fpga_cluster::pool::thresholds::Thresholds;
 use fpga_cluster::qos::groups::GoalPolicy;
 use fpga_cluster::qos::rules::{Floor, GoalRules};
+use fpga_pool_api::client::SealedTicket;
 use fpga_pool_api::manager::{Board, LentSlot};
 use fpga_pool_api::v1;
 use fpga_pool_leases::ids::{Attempt, BundleUuid, GroupUuid, Incarnation};
@@ -81,6 +82,16 @@ impl Bench {
         bench
     }
 
+    /// A broker that takes office after another one, and listens to managers for a while.
+    fn listening(tenants: &str) -> Self {
+        let mut bench = Self::new(tenants);
+        bench.input(Input::LeaseLost);
+        bench.input(Input::MayLead { term: Term(1) });
+        bench.input(Input::Swapped(SwapOutcome::Done));
+        assert!(!bench.state.is_active());
+        bench
+    }
+
     fn metrics(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
@@ -124,32 +135,60 @@ impl Bench {
     }
 
     fn report(&mut self, manager: u64, slot: SlotIndex, status: SlotStatus) -> Vec<Output> {
-        let seq = self.seqs.entry(manager).or_default();
-        let (why, usage) = (SlotCause::Unchanged, Usage { bytes: 5, actions: 1, busy: Millis(1) });
-        let report = SlotReport { seq: *seq, slot, status, why, usage };
-        *seq += 1;
-        self.manager(manager, ManagerToBroker::Slot(report))
+        let usage = Usage { bytes: 5, actions: 1, busy: Millis(1) };
+        self.slot_report(manager, slot, status, SlotCause::Unchanged, usage)
     }
 
     /// A manager tells what a held lease has used.
     fn report_usage(&mut self, manager: u64, lease: &Lease, usage: Usage) -> Vec<Output> {
-        let seq = self.seqs.entry(manager).or_default();
         let status = SlotStatus::Held(lease.clone(), Activity::Busy);
-        let report = SlotReport { seq: *seq, slot: lease.slot, status, why: SlotCause::Used, usage };
-        *seq += 1;
-        self.manager(manager, ManagerToBroker::Slot(report))
+        self.slot_report(manager, lease.slot, status, SlotCause::Used, usage)
+    }
+
+    fn slot_report(
+        &mut self,
+        manager: u64,
+        slot: SlotIndex,
+        status: SlotStatus,
+        why: SlotCause,
+        usage: Usage,
+    ) -> Vec<Output> {
+        let next = self.seqs.entry(manager).or_default();
+        let seq = *next;
+        *next += 1;
+        self.manager(manager, ManagerToBroker::Slot(SlotReport { seq, slot, status, why, usage }))
+    }
+
+    /// A manager prepares a lease, and its client begins to compute.
+    fn hold(&mut self, manager: u64, lease: &Lease) {
+        self.manager(manager, ManagerToBroker::Prepared { lease: lease.id });
+        self.report(manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
     }
 
     fn want(&mut self, job: u128, accelerator: &str, work: Work) -> Vec<Output> {
-        let wanted = Wanted { accelerator: accelerator.into(), work, bundle: None };
-        let want = Want { job: JobUuid(job), wanted, ticket: None, attempt: Attempt(1) };
+        self.want_with(job, Wanted { accelerator: accelerator.into(), work, bundle: None }, None)
+    }
+
+    /// A job asks for a slot, and shows a ticket.
+    fn want_with(&mut self, job: u128, wanted: Wanted, ticket: Option<SealedTicket>) -> Vec<Output> {
+        let want = Want { job: JobUuid(job), wanted, ticket, attempt: Attempt(1) };
         let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
         self.input(Input::Want(CLIENT, client, want))
+    }
+
+    fn cancel(&mut self, job: u128) -> Vec<Output> {
+        let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
+        self.input(Input::Cancel(CLIENT, client, JobUuid(job)))
     }
 
     fn run(&mut self, job: u128) -> Vec<Output> {
         self.want(job, "aes", Work::Run { bytes: 10 })
     }
+}
+
+/// A group that has a minimum, a maximum, and a throughput as its goal.
+fn throughput_group(actions_per_hour: u64, least: u32, most: u32) -> Work {
+    Work::Group(Group { id: GroupUuid(9), goal: Goal::Throughput { actions_per_hour }, least, most })
 }
 
 /// The leases that are to be prepared, with their managers.
@@ -181,8 +220,7 @@ fn a_job_that_no_slot_can_run_is_cancelled_after_30_s() {
     let mut bench = Bench::new("");
     bench.register(1, vec![SlotStatus::Free]);
     bench.want(1, "unknown", Work::Run { bytes: 1 });
-    let group = Group { id: GroupUuid(1), goal: Goal::Throughput { actions_per_hour: 1 }, least: 0, most: 1 };
-    bench.want(2, "unknown", Work::Group(group));
+    bench.want(2, "unknown", throughput_group(1, 0, 1));
     assert_eq!(cancelled(&bench.pass(Millis(29_900))), []);
     let mut ended = cancelled(&bench.pass(Millis(200)));
     ended.sort_unstable_by_key(|(job, ..)| *job);

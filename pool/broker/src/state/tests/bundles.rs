@@ -11,9 +11,7 @@ impl Bench {
 
     fn want_in(&mut self, job: u128, bundle: Option<Bundle>) -> Vec<Output> {
         let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 10 }, bundle };
-        let want = Want { job: JobUuid(job), wanted, ticket: None, attempt: Attempt(1) };
-        let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
-        let outputs = self.input(Input::Want(CLIENT, client, want));
+        let outputs = self.want_with(job, wanted, None);
         self.state.policy.check();
         outputs
     }
@@ -134,8 +132,7 @@ fn a_bundle_that_is_not_complete_holds_nothing_and_is_cancelled_after_a_minute()
 fn a_job_that_leaves_its_bundle_and_comes_back_completes_it_again() {
     let mut bench = Bench::new("");
     bench.want_many(1..4, 3);
-    let client = Client { tenant: Tenant::new("a"), home: None };
-    bench.input(Input::Cancel(CLIENT, client, JobUuid(2)));
+    bench.cancel(2);
     bench.state.policy.check();
     assert_eq!(prepares(&bench.register(1, vec![SlotStatus::Free; 3])), []);
     let bundle = Some(Bundle { id: BundleUuid(1), size: 3 });
@@ -177,15 +174,12 @@ fn an_old_bundle_is_kept_slots_for_although_jobs_never_cease_to_come() {
 fn a_group_gives_its_slack_back_for_a_bundle() {
     let mut bench = Bench::new("");
     bench.register(1, vec![SlotStatus::Free; 4]);
-    let goal = Goal::Throughput { actions_per_hour: 3600 };
-    let group = Group { id: GroupUuid(9), goal, least: 0, most: 4 };
     let mut leases = Leases::new();
     for job in 11..=14 {
-        leases.extend(prepares(&bench.want(job, "aes", Work::Group(group))));
+        leases.extend(prepares(&bench.want(job, "aes", throughput_group(3600, 0, 4))));
     }
-    bench.prepared(&leases);
     for (manager, lease) in &leases {
-        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+        bench.hold(*manager, lease);
     }
     assert_eq!(recalls(&bench.want_many(1..4, 3)), 4);
     assert_eq!(jobs(&prepares(&bench.free(&leases))), [1, 2, 3]);

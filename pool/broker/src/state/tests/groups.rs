@@ -6,16 +6,13 @@ use super::*;
 fn a_group_gets_idle_slots_and_gives_them_back_for_a_job_that_waits() {
     let mut bench = Bench::new("[default]\nguaranteed-slots = 1\n");
     bench.register(1, vec![SlotStatus::Free; 4]);
-    let goal = Goal::Throughput { actions_per_hour: 3600 };
-    let group = Group { id: GroupUuid(9), goal, least: 1, most: 4 };
-    let mut leases = Vec::new();
+    let mut leases = Leases::new();
     for job in 1..=4 {
-        leases.extend(prepares(&bench.want(job, "aes", Work::Group(group))));
+        leases.extend(prepares(&bench.want(job, "aes", throughput_group(3600, 1, 4))));
     }
     assert_eq!(leases.len(), 4, "no job waits: the group has all slots");
     for (manager, lease) in &leases {
-        bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
-        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+        bench.hold(*manager, lease);
     }
     let view = bench.state.view(&Viewer::Operator, bench.now).groups.remove(0);
     assert_eq!((view.held, view.given, view.waiting, view.done), (4, 4, 0, 4));
@@ -36,11 +33,9 @@ fn a_group_gets_idle_slots_and_gives_them_back_for_a_job_that_waits() {
 fn a_group_whose_leases_never_pause_is_controlled_by_what_managers_report_meanwhile() {
     let mut bench = Bench::new("");
     bench.register(1, vec![SlotStatus::Free; 4]);
-    let goal = Goal::Throughput { actions_per_hour: 3600 };
-    let group = Group { id: GroupUuid(9), goal, least: 0, most: 4 };
     let mut asked = Vec::new();
     for job in 1..=4 {
-        asked.extend(bench.want(job, "aes", Work::Group(group)));
+        asked.extend(bench.want(job, "aes", throughput_group(3600, 0, 4)));
     }
     let every = |output: &Output| match output {
         Output::ToManager(_, BrokerToManager::Prepare { usage_every, .. }) => Some(*usage_every),
@@ -49,8 +44,7 @@ fn a_group_whose_leases_never_pause_is_controlled_by_what_managers_report_meanwh
     assert_eq!(asked.iter().filter_map(every).collect::<Vec<_>>(), [Some(Millis::from_secs(1)); 4]);
     let leases = prepares(&asked);
     for (manager, lease) in &leases {
-        bench.manager(*manager, ManagerToBroker::Prepared { lease: lease.id });
-        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+        bench.hold(*manager, lease);
     }
     // Each slot does ten actions a second, and the goal is one: one slot is enough.
     let mut recalled = 0;
@@ -71,20 +65,17 @@ fn a_group_does_not_give_the_slots_of_a_lost_manager_to_its_next_job() {
     let mut bench = Bench::of_groups(4);
     bench.register(1, vec![SlotStatus::Free; 2]);
     bench.register(2, vec![SlotStatus::Free; 2]);
-    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
-    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 4 });
     for (job, expected) in [(1, 1), (2, 1), (3, 2)] {
-        let (manager, lease) = prepares(&bench.want(job, "aes", group)).remove(0);
+        let (manager, lease) = prepares(&bench.want(job, "aes", group(9, 4))).remove(0);
         assert_eq!(manager, expected);
-        bench.manager(manager, ManagerToBroker::Prepared { lease: lease.id });
-        bench.report(manager, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
+        bench.hold(manager, &lease);
     }
     // The first manager's slots are the group's, without jobs, when that manager is lost.
     for slot in [0, 1].map(SlotIndex) {
         bench.report(1, slot, SlotStatus::Free);
     }
     bench.input(Input::ManagerClosed(ConnectionId(1)));
-    let granted = prepares(&bench.want(4, "aes", group));
+    let granted = prepares(&bench.want(4, "aes", group(9, 4)));
     assert_eq!(granted.iter().map(|(manager, _)| *manager).collect::<Vec<_>>(), [2]);
     bench.state.policy.check();
 }
@@ -94,10 +85,8 @@ fn a_group_that_found_no_slots_gets_those_of_a_manager_that_comes_back() {
     let mut bench = Bench::of_groups(2);
     bench.register(1, vec![SlotStatus::Free; 2]);
     bench.input(Input::ManagerClosed(ConnectionId(1)));
-    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
-    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 2 });
     for job in 1..=2 {
-        assert_eq!(prepares(&bench.want(job, "aes", group)), []);
+        assert_eq!(prepares(&bench.want(job, "aes", group(9, 2))), []);
     }
     assert_eq!(prepares(&bench.register(1, vec![SlotStatus::Free; 2])).len(), 2);
     assert_eq!(cancelled(&bench.pass(Millis::from_secs(31))), []);
@@ -107,15 +96,12 @@ fn a_group_that_found_no_slots_gets_those_of_a_manager_that_comes_back() {
 fn a_group_whose_bitstream_was_at_fault_gets_slots_when_it_may_be_tried_again() {
     let mut bench = Bench::of_groups(3);
     bench.register(1, vec![SlotStatus::Free; 3]);
-    let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(1000) };
-    let group = Group { id: GroupUuid(9), goal, least: 0, most: 3 };
     let mut todo = Leases::new();
     for job in 1..=3 {
-        todo.extend(prepares(&bench.want(job, "aes", Work::Group(group))));
+        todo.extend(prepares(&bench.want(job, "aes", group(9, 3))));
     }
     let (manager, held) = todo.pop().unwrap();
-    bench.manager(manager, ManagerToBroker::Prepared { lease: held.id });
-    bench.report(manager, held.slot, SlotStatus::Held(held, Activity::Busy));
+    bench.hold(manager, &held);
     for (manager, lease) in todo {
         bench.manager(manager, ManagerToBroker::Refused { lease: lease.id, why: Refusal::BadBitstream });
         bench.report(manager, lease.slot, SlotStatus::Free);
@@ -193,8 +179,7 @@ fn jobs_of_groups_and_others_have_one_quota_of_waiting_jobs() {
     );
     // A job that is given up leaves its place to another one.
     for (gone, next, work) in [(4, 8, run), (3, 5, group(9, 8))] {
-        let client = Client { tenant: Tenant::new("a"), home: None };
-        bench.input(Input::Cancel(CLIENT, client, JobUuid(gone)));
+        bench.cancel(gone);
         assert!(!is_refused(&bench.want(next, "aes", work)), "{next}");
     }
     assert!(is_refused(&bench.run(10)));
@@ -205,18 +190,12 @@ fn a_group_without_actions_leaves_all_slots_but_one_to_jobs_that_wait() {
     let mut bench = Bench::new("[default]\nguaranteed-slots = 3\n");
     bench.register(1, vec![SlotStatus::Free; 4]);
     // Each slot does one action a second, and the goal is three.
-    let goal = Goal::Throughput { actions_per_hour: 3 * 3600 };
-    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 4 });
     let mut leases = Leases::new();
     for job in 1..=4 {
-        leases.extend(prepares(&bench.want(job, "aes", group)));
+        leases.extend(prepares(&bench.want(job, "aes", throughput_group(3 * 3600, 0, 4))));
     }
-    let hold = |bench: &mut Bench, (manager, lease): &(u64, Lease), activity| {
-        bench.report(*manager, lease.slot, SlotStatus::Held(lease.clone(), activity));
-    };
-    for lease in &leases {
-        bench.manager(lease.0, ManagerToBroker::Prepared { lease: lease.1.id });
-        hold(&mut bench, lease, Activity::Busy);
+    for (manager, lease) in &leases {
+        bench.hold(*manager, lease);
     }
     let mut recalled = 0;
     for second in 1..=10 {
@@ -232,7 +211,9 @@ fn a_group_without_actions_leaves_all_slots_but_one_to_jobs_that_wait() {
     assert_eq!(prepares(&bench.run(20)).len(), 1);
     // It has a right to what it uses.
     assert_eq!((prepares(&bench.run(21)), recalls(&bench.pass(Millis::from_secs(1)))), (vec![], 0));
-    leases.iter().for_each(|lease| hold(&mut bench, lease, Activity::Idle));
+    for (manager, lease) in leases {
+        bench.report(manager, lease.slot, SlotStatus::Held(lease, Activity::Idle));
+    }
     assert_eq!(recalls(&bench.pass(Millis::from_secs(15))), 2);
     let view = bench.state.view(&Viewer::Operator, bench.now).groups.remove(0);
     assert_eq!((view.held, view.given), (3, 1));

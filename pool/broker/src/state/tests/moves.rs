@@ -63,10 +63,7 @@ proptest! {
                     let group = Group { id: GroupUuid(job / 4), goal, least: 0, most: 3 };
                     bench.want(job, "aes", Work::Group(group))
                 }
-                Move::Cancel(job) => {
-                    let client = Client { tenant: Tenant::new("a"), home: None };
-                    bench.input(Input::Cancel(CLIENT, client, JobUuid(job)))
-                }
+                Move::Cancel(job) => bench.cancel(job),
                 Move::ClientClosed => bench.input(Input::ClientClosed(CLIENT)),
                 Move::Answer(which, yes) if which < asked.len() => {
                     let (manager, lease) = asked.remove(which);

@@ -71,11 +71,7 @@ fn a_file_that_a_manager_lacks_is_the_reason_why_a_job_waits_and_the_error_with_
 
 #[test]
 fn a_job_that_asks_while_the_broker_learns_is_told_that() {
-    let mut bench = Bench::new("");
-    bench.input(Input::LeaseLost);
-    bench.input(Input::MayLead { term: Term(1) });
-    bench.input(Input::Swapped(SwapOutcome::Done));
-    assert!(!bench.state.is_active());
+    let mut bench = Bench::listening("");
     let told = reasons(&bench.run(1));
     assert!(told[0].1.contains("has just begun"), "{told:?}");
 }
@@ -109,12 +105,11 @@ fn a_job_that_leaves_during_a_round_is_before_nobody() {
     for job in 1..=600 {
         bench.run(job);
     }
-    let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
     let mut told = reasons(&bench.pass(Millis(1000)));
     // The round has ordered some jobs, and told none of them.
     let is_counted = |told: &[(u64, String)]| told.iter().any(|(ahead, _)| *ahead > 0);
     assert!(!is_counted(&told));
-    bench.input(Input::Cancel(CLIENT, client, JobUuid(2)));
+    bench.cancel(2);
     told = reasons(&bench.pass(Millis(100)));
     assert_eq!(told.iter().map(|(ahead, _)| *ahead).max(), Some(597));
 }

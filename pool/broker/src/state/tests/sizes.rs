@@ -2,15 +2,12 @@
 
 use super::*;
 use fpga_cluster::pool::policy::Order;
-use fpga_pool_api::client::SealedTicket;
 
 impl Bench {
     /// A job of so many bytes asks for a slot, and shows a ticket.
     fn want_bytes(&mut self, job: u128, bytes: u64, ticket: Option<SealedTicket>) -> Vec<Output> {
         let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes }, bundle: None };
-        let want = Want { job: JobUuid(job), wanted, ticket, attempt: Attempt(1) };
-        let client = Client { tenant: Tenant::new("a"), home: Some("n1".into()) };
-        let outputs = self.input(Input::Want(CLIENT, client, want));
+        let outputs = self.want_with(job, wanted, ticket);
         self.state.policy.check();
         outputs
     }
@@ -24,24 +21,16 @@ impl Bench {
         };
         let ticket = outputs.iter().find_map(ticket).unwrap();
         let (_, lease) = prepares(&outputs).remove(0);
-        self.hold(&lease);
+        self.hold(1, &lease);
         (lease, ticket)
-    }
-
-    fn hold(&mut self, lease: &Lease) {
-        self.manager(1, ManagerToBroker::Prepared { lease: lease.id });
-        self.report(1, lease.slot, SlotStatus::Held(lease.clone(), Activity::Busy));
     }
 
     /// A lease ends that has used so many bytes. Returns the jobs that get the slot.
     fn free_after(&mut self, lease: &Lease, bytes: u64) -> Vec<u128> {
-        let (status, why) = (SlotStatus::Free, SlotCause::Drained);
-        let report = SlotReport { seq: self.seqs[&1], slot: lease.slot, status, why, usage: used(bytes) };
-        *self.seqs.get_mut(&1).unwrap() += 1;
-        let outputs = self.manager(1, ManagerToBroker::Slot(report));
+        let outputs = self.slot_report(1, lease.slot, SlotStatus::Free, SlotCause::Drained, used(bytes));
         self.state.policy.check();
         let next = prepares(&outputs);
-        next.iter().for_each(|(_, lease)| self.hold(lease));
+        next.iter().for_each(|(manager, lease)| self.hold(*manager, lease));
         next.iter().map(|(_, lease)| lease.job.0).collect()
     }
 }

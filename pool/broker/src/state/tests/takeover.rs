@@ -4,16 +4,6 @@ use super::*;
 use fpga_pool_leases::lease::Ticket;
 
 impl Bench {
-    /// Another broker's office ends, and this one listens.
-    fn listening(tenants: &str) -> Self {
-        let mut bench = Self::new(tenants);
-        bench.input(Input::LeaseLost);
-        bench.input(Input::MayLead { term: Term(1) });
-        bench.input(Input::Swapped(SwapOutcome::Done));
-        assert!(!bench.state.is_active());
-        bench
-    }
-
     fn seconds_ago(&self, seconds: u64) -> WallTime {
         WallTime(self.now.wall.0 - seconds * 1000)
     }
@@ -37,19 +27,10 @@ impl Bench {
 #[test]
 fn a_broker_that_takes_over_counts_the_leases_that_managers_tell() {
     let mut bench = Bench::new("[default]\nheld-slots = 1\n");
-    let held = Lease {
-        id: LeaseId(500),
-        incarnation: Incarnation(7),
-        slot: SlotIndex(0),
-        job: JobUuid(77),
-        tenant: Tenant::new("a"),
-        digest: Digest::from_bytes([1; 32]),
-        work: Work::Run { bytes: 10 },
-        first_arrival: WallTime(1000),
-    };
-    bench.register(1, vec![SlotStatus::Held(held.clone(), Activity::Busy), SlotStatus::Free]);
+    let held = bench.former(0, Work::Run { bytes: 10 }, 60);
+    bench.register(1, vec![held, SlotStatus::Free]);
     assert_eq!(prepares(&bench.run(1)), [], "the tenant has its one slot");
-    let granted = prepares(&bench.report(1, held.slot, SlotStatus::Free));
+    let granted = prepares(&bench.report(1, SlotIndex(0), SlotStatus::Free));
     assert_eq!(granted.len(), 1);
 }
 
@@ -72,12 +53,10 @@ fn a_group_that_is_taken_over_keeps_its_time_its_minimum_and_its_slots() {
     };
     assert_eq!(left(&bench), 298_000);
     // A job of the group shows a ticket that is older still.
-    let tenant = Tenant::new("a");
     let ticket = Ticket { job: JobUuid(1), first_arrival: bench.seconds_ago(700) };
-    let sealed = TicketKey::of(&[1; 32]).seal(ticket, &tenant);
+    let sealed = TicketKey::of(&[1; 32]).seal(ticket, &Tenant::new("a"));
     let wanted = Wanted { accelerator: "aes".into(), work: group, bundle: None };
-    let want = Want { job: JobUuid(1), wanted, ticket: Some(sealed), attempt: Attempt(1) };
-    bench.input(Input::Want(CLIENT, Client { tenant, home: None }, want));
+    bench.want_with(1, wanted, Some(sealed));
     assert_eq!(left(&bench), 200_000);
     bench.state.policy.check();
     // Until an action has finished it asks for the slots that it has.
@@ -88,8 +67,7 @@ fn a_group_that_is_taken_over_keeps_its_time_its_minimum_and_its_slots() {
 #[test]
 fn a_group_whose_minimum_is_guaranteed_no_more_is_taken_over_without_it() {
     let mut bench = Bench::listening("[default]\nguaranteed-slots = 1\n");
-    let goal = Goal::Throughput { actions_per_hour: 3600 };
-    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 2, most: 4 });
+    let group = throughput_group(3600, 2, 4);
     let slots = (0..2).map(|slot| bench.former(slot, group, 60)).collect();
     bench.register(1, slots);
     bench.run(20);
@@ -102,8 +80,7 @@ fn a_group_whose_minimum_is_guaranteed_no_more_is_taken_over_without_it() {
 fn a_manager_that_comes_back_late_brings_a_groups_slots_as_they_were() {
     let mut bench = Bench::listening("[default]\nguaranteed-slots = 2\n");
     bench.pass(Millis::from_secs(2));
-    let goal = Goal::Throughput { actions_per_hour: 3600 };
-    let group = Work::Group(Group { id: GroupUuid(9), goal, least: 0, most: 4 });
+    let group = throughput_group(3600, 0, 4);
     bench.run(20);
     let slots =
         vec![bench.former(0, group, 60), bench.former(1, group, 60), SlotStatus::Free, SlotStatus::Free];
