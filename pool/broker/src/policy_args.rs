@@ -28,8 +28,8 @@ pub struct PolicyArgs {
     /// C: most jobs of other nodes on a node at once; by default half of the slots that the node lends.
     #[arg(long, env = "FPGA_REMOTE_JOBS", value_name = "COUNT")]
     remote_jobs: Option<NonZeroU32>,
-    /// E: size up to which jobs are in the queue of the smallest, in bytes. The bounds of the other 19 queues grow from
-    /// there: each is 1.41 times the one before, with a linear part from the 5th to the 18th.
+    /// E: size up to which jobs are in the queue of the smallest, in bytes. The bounds of the next 18 queues grow from
+    /// there: each is 1.8 times the one before. The 20th queue has all larger jobs.
     #[arg(long, env = "FPGA_FIRST_QUEUE", value_name = "BYTES", default_value_t = 1_000_000)]
     first_queue: u64,
     /// How the slots of groups with goals are counted out.
@@ -82,8 +82,9 @@ enum FloorName {
     None,
 }
 
-/// Queues by size: 1 MB, then ×1.41, with a linear part from 4 MB to about 160 MB, up to the 20th queue (P-5).
-const QUEUES: Shape = Shape { first: 1e6, growth: 1.41, linear_from: 5, linear_to: 18, queues: 20 };
+/// Queues by size: up to 1 MB, then ×1.8 up to 39 GB, so that the sizes of any pool fall into many of them (P-5). The paper's
+/// growth of 1.41 would end at 0.5 GB, and jobs beyond it would come in the order of their arrival.
+const QUEUES: Shape = Shape { first: 1e6, growth: 1.8, linear_from: 1, linear_to: 1, queues: 20 };
 
 impl PolicyArgs {
     /// The settings that the flags stand for.

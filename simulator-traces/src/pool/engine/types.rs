@@ -73,7 +73,7 @@ pub struct Record {
 }
 
 /// Who shares the slots besides, and by which rules.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Shared<'a> {
     /// The tenants, by [`TenantId`]; without any there is one, which has all guarantees.
     pub tenants: &'a [Tenant],
@@ -132,12 +132,6 @@ pub enum GroupRecord {
         /// Time for which the group had slots, all together, in nanoseconds.
         slot_time: u64,
     },
-}
-
-impl Default for Shared<'_> {
-    fn default() -> Self {
-        Self { tenants: &[], goals: Goals::default(), groups: &[] }
-    }
 }
 
 impl Default for Goals {

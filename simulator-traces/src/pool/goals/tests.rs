@@ -91,7 +91,7 @@ fn groups_that_come_later_than_all_jobs_change_none_of_them() {
 fn groups_that_make_no_sense_are_told() {
     let group = "[[groups]]\nname = \"g\"\nactions = 5\naction_ms = 10.0\n";
     for (wrong, hint) in [
-        (format!("{group}"), "either `deadline_s` or `per_second`"),
+        (group.to_owned(), "either `deadline_s` or `per_second`"),
         (format!("{group}deadline_s = 5.0\nper_second = 1.0"), "either `deadline_s` or `per_second`"),
         (format!("{group}deadline_s = 0.0"), "`deadline_s` must be above 0"),
         (format!("{group}per_second = 0.0"), "group g: "),

@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn pieces_that_overlap_are_whole_before_the_last_work_group() {
         let machines = Machines { order: PieceOrder::Overlapped, ..machines() };
-        let is_whole = |job: &Arrival| job.size.0 > GRAIN && (job.size.0 - GRAIN) % machines.piece() == 0;
+        let is_whole =
+            |job: &Arrival| job.size.0 > GRAIN && (job.size.0 - GRAIN).is_multiple_of(machines.piece());
         assert!(machines.arrivals(1).unwrap().iter().all(is_whole));
     }
 }
