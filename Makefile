@@ -211,7 +211,7 @@ pool-live-model: setup ## The same jobs in the live pool on modelled boards and 
 	target/release/fpga-bench pool live-model $(POOL_LIVE_MODEL)
 
 .PHONY: pool-sharing
-pool-sharing: setup ## Two nodes that share their modelled boards against each for itself, live and in fpga-sim (half an hour; POOL_SHARING="--seeds 2 --loads 0.7")
+pool-sharing: setup ## Two nodes that share their modelled boards against each for itself, live and in fpga-sim (an hour; POOL_SHARING="--seeds 2 --loads 0.7")
 	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool sharing $(POOL_SHARING)
 
@@ -221,7 +221,7 @@ pool-goals: setup ## Groups with deadlines and throughputs on a modelled board, 
 	target/release/fpga-bench pool goals $(POOL_GOALS)
 
 .PHONY: pool-faults
-pool-faults: setup ## The pool under load while its parts are killed, stopped, and cut off, 100 rounds, on Linux with iptables (half an hour; POOL_FAULTS="--rounds 10 --seed 2")
+pool-faults: setup ## Jobs, bundles and groups of the pool while its parts are killed, stopped, and cut off, 100 rounds, on Linux with iptables (a quarter of an hour; POOL_FAULTS="--rounds 10 --seed 2")
 	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager -p fpga-acc
 	target/release/fpga-bench pool faults $(POOL_FAULTS)
 
