@@ -122,7 +122,7 @@ class Job:
     def _of(cls, handle):
         """A job that the library has begun."""
         job = cls.__new__(cls)
-        job._open = handle
+        job._open, job._call = handle, Call()
         return job
 
     @property

@@ -159,6 +159,14 @@ class Together(unittest.TestCase):
         for job in jobs:
             job.close()
 
+    def test_a_job_of_several_says_why_it_fails(self):
+        jobs = fpga_acc.open_many("sha-256", 5, 2, timeout=60)
+        jobs[0].cancel()
+        with self.assertRaisesRegex(fpga_acc.Error, "cancelled"):
+            jobs[0].wait(60)
+        for job in jobs:
+            job.close()
+
     def test_asyncio(self):
         async def both():
             async with asyncio.timeout(60):
