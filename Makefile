@@ -147,7 +147,16 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 .PHONY: test-node
 test-node: node-possible setup control-plane node helm registry envoy build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
 	cargo test --workspace --test real_node --test end_to_end -- --ignored --test-threads=1 \
-	    --skip platforms:: --skip any_cluster:: --skip registry::kills:: --skip watching::
+	    --skip platforms:: --skip any_cluster:: --skip registry::kills:: --skip watching:: --skip network_policies::
+
+.PHONY: kube-router
+kube-router: ## Build the pinned kube-router, which enforces NetworkPolicies (2 minutes, once); install iptables and ipset (or name the command)
+	@hack/kube-router.sh
+
+.PHONY: test-network-policies
+test-network-policies: node-possible setup control-plane node helm envoy kube-router build ## The chart's NetworkPolicies where they are enforced: who gets in where, and that all works (as root, on Linux)
+	cargo test --workspace --test real_node --no-run
+	hack/own-network.sh cargo test --offline --workspace --test real_node -- --ignored --nocapture network_policies::
 
 .PHONY: chromium
 chromium: ## Install Chromium for the tests of the live page (100 MB, once; or name the command)

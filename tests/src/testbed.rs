@@ -19,6 +19,7 @@ pub mod helm;
 pub mod http_client;
 pub mod identity;
 pub mod invoke;
+pub mod kube_router;
 pub mod manifests;
 pub mod network;
 pub mod node;

@@ -6,6 +6,7 @@
 mod installed;
 mod library;
 mod load;
+mod network_policies;
 mod platforms;
 mod pool;
 mod publisher;

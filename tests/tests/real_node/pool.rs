@@ -41,7 +41,7 @@ pub fn job_image() -> Image {
 }
 
 /// Names the accelerator in the namespace, and lays its bitstream on all nodes.
-async fn publish(cluster: &RealCluster, namespace: &str) {
+pub async fn publish(cluster: &RealCluster, namespace: &str) {
     let name = format!("{ACCELERATOR}.bitstream");
     let file = artifacts::accelerator_bitstreams(Runtime::Pocl).unwrap().join(&name);
     let bytes = std::fs::read(&file).unwrap();
@@ -95,9 +95,14 @@ pub async fn a_pod_on_a_node_without_a_board_has_its_job_done_elsewhere(
 ) {
     publish(cluster, namespace).await;
     boards_only_on(cluster, "n1").await;
+    a_pod_has_its_job_done(cluster, pods, "n2").await;
+}
+
+/// Runs a job in the pod `job` on this node, and compares its result.
+pub async fn a_pod_has_its_job_done(cluster: &RealCluster, pods: &Api<Pod>, node: &str) {
     let script = SCRIPT.replace("LAST", &LAST.to_string());
     let job =
-        RestrictedPod::new("job", IMAGE).on("n2").in_pool(&format!("https://fpga-pool.{NAMESPACE}.svc:9480"));
+        RestrictedPod::new("job", IMAGE).on(node).in_pool(&format!("https://fpga-pool.{NAMESPACE}.svc:9480"));
     let job = job
         .with("args", json!(["-c", script]))
         .with("terminationMessagePolicy", json!("FallbackToLogsOnError"));
