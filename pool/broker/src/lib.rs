@@ -13,6 +13,7 @@
 
 pub mod args;
 pub mod catalog;
+pub mod connections;
 pub mod identity;
 pub mod leadership;
 pub mod metrics;

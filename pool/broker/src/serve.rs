@@ -1,6 +1,7 @@
 //! Wiring of a broker.
 
 use crate::catalog::Catalog;
+use crate::connections::Connections;
 use crate::leadership::{self, LEASE};
 use crate::metrics::Metrics;
 use crate::options::ServeArgs;
@@ -80,7 +81,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let lines = [address, format!("metrics:{probes_address}")];
         ready_file::write(path, &lines).with_context(|| format!("can't write {}", path.display()))?;
     }
-    let port = tokio::spawn(server::serve(listener, tls.clone(), service, stopped.clone()));
+    let port =
+        tokio::spawn(server::serve(listener, tls.clone(), Connections::default(), service, stopped.clone()));
     let ended = tokio::select! {
         _ = work => Err(anyhow!("a watch on the API server ended")),
         _ = &mut owner => Err(anyhow!("the broker's task failed; the log says why")),
@@ -94,7 +96,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     if !owner.is_finished() {
         owner.await.context("the broker's task failed")?;
     }
-    port.await.context("the port failed")??;
+    port.await.context("the port failed")?;
     // The Lease is given back after the last message, so that another replica becomes active at once.
     if let Some(election) = election {
         election.await.context("the election failed")?;

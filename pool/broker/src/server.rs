@@ -1,21 +1,28 @@
 //! The port of managers and clients: gRPC over HTTP/2, with TLS if there is a certificate.
 
+use crate::connections::{Connection, Connections};
 use crate::service::Service;
-use fpga_net::grpc;
 use fpga_net::tls::ServerTls;
 use fpga_pool_api::limits::{
     KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_CLIENT_MESSAGE_BYTES, MAX_MANAGER_MESSAGE_BYTES,
     MAX_VIEW_BYTES,
 };
 use fpga_pool_api::v1::broker_server::BrokerServer;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tonic::transport::Server;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tonic::codegen::Service as _;
+use tracing::{debug, warn};
 
-/// Most connections at once: a manager for each board and a client for each process of the largest cluster.
-const MAX_CONNECTIONS: usize = 16 * 1024;
 /// Most streams and calls of a connection at once; a process needs one, and another one to look.
 const MAX_STREAMS_OF_CONNECTION: u32 = 16;
 /// Longest headers of a call, in bytes.
@@ -32,43 +39,100 @@ const MAX_MESSAGE_BYTES: usize = if MAX_MANAGER_MESSAGE_BYTES > MAX_CLIENT_MESSA
 };
 /// Time that streams have to end.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Pause after a failed accept, which mostly means that the process has no free file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stop` is true. The owner ends the streams.
-///
-/// # Errors
-/// The server can't be built or fails.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerTls>>,
+    connections: Connections,
     service: Service,
     mut stop: watch::Receiver<bool>,
-) -> Result<(), tonic::transport::Error> {
-    let (accepting, connections) = grpc::accept(listener, tls, MAX_CONNECTIONS);
-    let mut ends = stop.clone();
-    let stopped = async move {
-        // An error means that the sender is gone, which is an end as well.
-        let _ = stop.wait_for(|stop| *stop).await;
-        drop(accepting);
-    };
+) {
     let broker = BrokerServer::new(service)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_VIEW_BYTES);
-    let served = Server::builder()
-        .tcp_nodelay(true)
+    let mut served = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    // If each connection has a stream the new one ends, and its peer tries again.
+                    let Some(connection) = connections.open() else { continue };
+                    served.spawn(connect(stream, tls.clone(), connection, broker.clone(), stop.clone()));
+                }
+                Err(error) => {
+                    warn!(%error, "Cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = served.join_next() => {}
+            () = stopped(&mut stop) => break,
+        }
+    }
+    drop(listener);
+    // What has not ended by then is cut.
+    let _ = timeout(DRAIN, async { while served.join_next().await.is_some() {} }).await;
+}
+
+async fn connect(
+    stream: TcpStream,
+    tls: Option<Arc<ServerTls>>,
+    connection: Connection,
+    broker: BrokerServer<Service>,
+    stop: watch::Receiver<bool>,
+) {
+    // A failure costs latency only.
+    let _ = stream.set_nodelay(true);
+    // Boxed, so that each of many connections needs memory for its current state only.
+    let Some(tls) = tls else { return Box::pin(speak(stream, connection, broker, stop)).await };
+    let accepted = tokio::select! {
+        accepted = Box::pin(tls.accept(stream)) => accepted,
+        () = connection.is_to_close() => return,
+    };
+    match accepted {
+        Ok((stream, _)) => Box::pin(speak(stream, connection, broker, stop)).await,
+        Err(error) => debug!(%error, "A peer could not agree on TLS"),
+    }
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    connection: Connection,
+    broker: BrokerServer<Service>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let of_request = connection.of_request();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(of_request.clone());
+        broker.clone().call(request)
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(MAX_STREAMS_OF_CONNECTION)
-        .http2_max_header_list_size(MAX_HEAD_BYTES)
-        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
-        .add_service(broker)
-        .serve_with_incoming_shutdown(connections, stopped);
-    let cut = async {
-        let _ = ends.wait_for(|stop| *stop).await;
-        tokio::time::sleep(DRAIN).await;
+        .max_header_list_size(MAX_HEAD_BYTES)
+        .keep_alive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .auto_date_header(false);
+    let mut http = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = &mut http => ended,
+        () = connection.is_to_close() => return debug!("A connection without a stream is closed"),
+        () = stopped(&mut stop) => {
+            http.as_mut().graceful_shutdown();
+            http.await
+        }
     };
-    tokio::select! {
-        served = served => served,
-        () = cut => Ok(()),
+    if let Err(error) = ended {
+        debug!(%error, "A connection broke off");
     }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is an end as well.
+    let _ = stop.wait_for(|stop| *stop).await;
 }

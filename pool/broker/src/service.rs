@@ -1,5 +1,6 @@
 //! The gRPC service: checks who speaks and what is said, and hands it over to the [`owner`](crate::owner).
 
+use crate::connections::{ConnectionOfRequest, ConnectionUse};
 use crate::identity::Authenticator;
 use crate::metrics::{Metrics, Peer as PeerKind};
 use crate::owner::{Command, Desk, MESSAGES, Messages, Peer};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Extensions, Request, Response, Status, Streaming};
 use tracing::debug;
 
 /// The gRPC service.
@@ -61,7 +62,7 @@ impl Broker for Service {
     ) -> Result<Response<Self::LendStream>, Status> {
         let shared = Arc::clone(&self.0);
         shared.check_office()?;
-        let mut messages = request.into_inner();
+        let (_, extensions, mut messages) = request.into_parts();
         let hello = match first(&mut messages).await?.try_into() {
             Ok(FromManager::Hello(hello)) => hello,
             other => return Err(shared.malformed(other.err().unwrap_or(Malformed::Hello))),
@@ -69,7 +70,11 @@ impl Broker for Service {
         check_version(&hello)?;
         let node = shared.authenticator.manager(&hello).await.inspect_err(|_| shared.refused_token())?;
         let (reader, peer, answers) = Arc::clone(&shared).stream(messages, Messages::Manager);
-        tokio::spawn(reader.lend(node, peer));
+        let in_use = begin_use(&extensions);
+        tokio::spawn(async move {
+            reader.lend(node, peer).await;
+            drop(in_use);
+        });
         Ok(Response::new(answers))
     }
 
@@ -79,7 +84,7 @@ impl Broker for Service {
     ) -> Result<Response<Self::WorkStream>, Status> {
         let shared = Arc::clone(&self.0);
         shared.check_office()?;
-        let mut messages = request.into_inner();
+        let (_, extensions, mut messages) = request.into_parts();
         let hello = match first(&mut messages).await?.try_into() {
             Ok(FromClient::Hello(hello)) => hello,
             other => return Err(shared.malformed(other.err().unwrap_or(Malformed::Hello))),
@@ -94,9 +99,10 @@ impl Broker for Service {
         })?;
         let (reader, peer, answers) = Arc::clone(&shared).stream(messages, Messages::Client);
         shared.desk.send(Command::Open(reader.connection, peer)).await?;
+        let in_use = begin_use(&extensions);
         tokio::spawn(async move {
             reader.work(client).await;
-            drop(place);
+            drop((place, in_use));
         });
         Ok(Response::new(answers))
     }
@@ -104,11 +110,12 @@ impl Broker for Service {
     async fn look(&self, request: Request<v1::LookRequest>) -> Result<Response<v1::Pool>, Status> {
         let shared = &self.0;
         shared.check_office()?;
-        let v1::LookRequest { token } = request.into_inner();
+        let (_, extensions, v1::LookRequest { token }) = request.into_parts();
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Status::invalid_argument("the token is too long"));
         }
         let viewer = shared.authenticator.viewer(&token).await.inspect_err(|_| shared.refused_token())?;
+        let _in_use = begin_use(&extensions);
         let (answer, answered) = oneshot::channel();
         shared.desk.send(Command::Look(viewer, answer)).await?;
         let pool = answered.await.map_err(|_| Status::unavailable("the broker ends"))?;
@@ -237,6 +244,11 @@ impl Reader<v1::FromClient, v1::ToClient> {
         let _ = self.shared.desk.tell(Input::ClientClosed(self.connection)).await;
         self.shared.metrics.stream_ends(PeerKind::Client);
     }
+}
+
+/// Keeps the connection of a request open: its peer has proved who it is.
+fn begin_use(request: &Extensions) -> Option<ConnectionUse> {
+    request.get().map(ConnectionOfRequest::begin_use)
 }
 
 /// The first message of a stream.

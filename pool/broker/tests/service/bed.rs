@@ -9,6 +9,7 @@ use fpga_cluster::qos::rules::GoalRules;
 use fpga_core::bitstream::Digest;
 use fpga_core::units::{Millis, WallTime};
 use fpga_pool::catalog::Catalog;
+use fpga_pool::connections::Connections;
 use fpga_pool::identity::{Authenticator, TokensFile};
 use fpga_pool::metrics::Metrics;
 use fpga_pool::owner::{Desk, Owner};
@@ -60,6 +61,8 @@ pub struct Options {
     pub tenants: TenantSettings,
     /// The tokens; without them everybody is believed.
     pub tokens: Option<TokensFile>,
+    /// The connections that it may have.
+    pub connections: Connections,
 }
 
 /// A broker.
@@ -132,7 +135,7 @@ impl Bed {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let owner = tokio::spawn(owner.run(stopped.clone()));
-        tokio::spawn(server::serve(listener, None, service, stopped));
+        tokio::spawn(server::serve(listener, None, options.connections, service, stopped));
         desk.tell(Input::Catalog(catalog())).await.unwrap();
         Self { address, desk, stop, owner }
     }

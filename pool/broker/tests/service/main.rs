@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod bed;
+mod connections;
 mod grants;
 mod hostile;
 mod takeover;

@@ -17,7 +17,7 @@ async fn with_tokens(tenants: &str) -> (tempfile::TempDir, Bed) {
     std::fs::write(&path, TOKENS).unwrap();
     let tokens = Some(TokensFile::open(&path).unwrap());
     let tenants = TenantSettings::parse(tenants).unwrap();
-    (folder, Bed::start(Options { tenants, tokens }).await)
+    (folder, Bed::start(Options { tenants, tokens, ..Options::default() }).await)
 }
 
 #[tokio::test]
