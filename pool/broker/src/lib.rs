@@ -11,6 +11,7 @@
 //! that managers and clients can't tell again: it has no database.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod args;
 pub mod catalog;
 pub mod connections;

@@ -1,8 +1,10 @@
 //! The task that owns the [`State`]. Streams send it commands, and it sends them messages.
 //!
 //! Commands wait in one bounded queue, into which every stream puts one at a time: a peer that floods waits as long as
-//! all others. A peer that does not read its messages loses its stream.
+//! all others. A client that does not read is not read either, and a peer that lets too many messages wait loses its
+//! stream.
 
+use crate::answers::Answers;
 use crate::metrics::Metrics;
 use crate::state::{Input, Output, State, Viewer};
 use crate::terms::Terms;
@@ -21,8 +23,6 @@ use tonic::Status;
 const COMMANDS: usize = 1024;
 /// Commands that the owner handles before it looks at the clock again.
 const BATCH: usize = 64;
-/// Messages that wait for a peer.
-pub const MESSAGES: usize = 2048;
 
 /// What the owner is asked.
 #[derive(Debug)]
@@ -48,9 +48,9 @@ pub struct Peer {
 #[derive(Debug)]
 pub enum Messages {
     /// To a manager.
-    Manager(mpsc::Sender<Result<v1::ToManager, Status>>),
+    Manager(Answers<v1::ToManager>),
     /// To a client.
-    Client(mpsc::Sender<Result<v1::ToClient, Status>>),
+    Client(Answers<ToClient>),
 }
 
 /// How streams reach the owner.
@@ -188,15 +188,16 @@ impl Owner {
             match output {
                 Output::ToManager(connection, message) => {
                     self.send(connection, |messages| match messages {
-                        Messages::Manager(to) => to.try_send(Ok(message.into())).is_ok(),
+                        Messages::Manager(to) => to.send(Ok(message.into())),
                         Messages::Client(_) => false,
                     });
                 }
                 Output::ToClient(connection, message) => {
-                    // Waits are for people alone: a client that reads slowly may miss some.
+                    // Waits are for people alone: a client that reads slowly misses some.
                     let may_be_lost = matches!(message, ToClient::Waits(_));
                     self.send(connection, |messages| match messages {
-                        Messages::Client(to) => to.try_send(Ok(message.into())).is_ok() || may_be_lost,
+                        Messages::Client(to) if may_be_lost && !to.is_read() => true,
+                        Messages::Client(to) => to.send(Ok(message)),
                         Messages::Manager(_) => false,
                     });
                 }
@@ -255,8 +256,8 @@ impl Peer {
         };
         // A peer that does not read learns of the end by the end.
         let _ = match &self.messages {
-            Messages::Manager(to) => to.try_send(Err(status())).is_ok(),
-            Messages::Client(to) => to.try_send(Err(status())).is_ok(),
+            Messages::Manager(to) => to.send(Err(status())),
+            Messages::Client(to) => to.send(Err(status())),
         };
     }
 }

@@ -27,10 +27,13 @@ use tracing::{debug, warn};
 const MAX_STREAMS_OF_CONNECTION: u32 = 16;
 /// Longest headers of a call, in bytes.
 const MAX_HEAD_BYTES: u32 = 16 * 1024;
-/// Flow control window of a stream, in bytes: the longest message fits.
-const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// Flow control window of a stream, in bytes: what a peer may send that the broker has not read. Longer messages come in
+/// parts.
+const STREAM_WINDOW_BYTES: u32 = 16 * 1024;
 /// Flow control window of a connection, in bytes.
-const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024;
+/// Bytes of a stream that wait to be sent, beside one piece of up to 36 KB; more wait as the owner's messages.
+const SEND_BUFFER_BYTES: usize = 4 * 1024;
 /// Longest message that is read, whoever sends it.
 const MAX_MESSAGE_BYTES: usize = if MAX_MANAGER_MESSAGE_BYTES > MAX_CLIENT_MESSAGE_BYTES {
     MAX_MANAGER_MESSAGE_BYTES
@@ -113,6 +116,7 @@ async fn speak(
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_concurrent_streams(MAX_STREAMS_OF_CONNECTION)
         .max_header_list_size(MAX_HEAD_BYTES)
         .keep_alive_interval(Some(KEEP_ALIVE_INTERVAL))

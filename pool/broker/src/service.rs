@@ -1,12 +1,13 @@
 //! The gRPC service: checks who speaks and what is said, and hands it over to the [`owner`](crate::owner).
 
+use crate::answers::{AnswerStream, Answers, answers};
 use crate::connections::{ConnectionOfRequest, ConnectionUse};
 use crate::identity::Authenticator;
 use crate::metrics::{Metrics, Peer as PeerKind};
-use crate::owner::{Command, Desk, MESSAGES, Messages, Peer};
+use crate::owner::{Command, Desk, Messages, Peer};
 use crate::registrations::Registrations;
 use crate::state::{Client, Input};
-use fpga_pool_api::client::FromClient;
+use fpga_pool_api::client::{FromClient, ToClient};
 use fpga_pool_api::hello::Hello;
 use fpga_pool_api::limits::{HANDSHAKE_TIMEOUT, MAX_TOKEN_BYTES, PROTOCOL_VERSION};
 use fpga_pool_api::manager::FromManager;
@@ -14,9 +15,8 @@ use fpga_pool_api::v1::broker_server::Broker;
 use fpga_pool_api::{Malformed, v1};
 use fpga_pool_leases::ids::{ConnectionId, ManagerId};
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Extensions, Request, Response, Status, Streaming};
 use tracing::debug;
 
@@ -33,11 +33,11 @@ struct Shared {
 }
 
 /// The reading side of a stream.
-struct Reader<M, R> {
+struct Reader<M, A> {
     shared: Arc<Shared>,
     connection: ConnectionId,
     messages: Streaming<M>,
-    answers: mpsc::Sender<Result<R, Status>>,
+    answers: Answers<A>,
     /// Ends when the owner has ended the stream.
     ended: oneshot::Receiver<()>,
 }
@@ -53,8 +53,8 @@ impl Service {
 
 #[tonic::async_trait]
 impl Broker for Service {
-    type LendStream = ReceiverStream<Result<v1::ToManager, Status>>;
-    type WorkStream = ReceiverStream<Result<v1::ToClient, Status>>;
+    type LendStream = AnswerStream<v1::ToManager, v1::ToManager>;
+    type WorkStream = AnswerStream<ToClient, v1::ToClient>;
 
     async fn lend(
         &self,
@@ -141,21 +141,21 @@ impl Shared {
     }
 
     /// Both sides of a stream: the reader, the owner's way to the peer, and the stream of answers.
-    fn stream<M, R>(
+    fn stream<M, A, W>(
         self: Arc<Self>,
         messages: Streaming<M>,
-        kind: impl FnOnce(mpsc::Sender<Result<R, Status>>) -> Messages,
-    ) -> (Reader<M, R>, Peer, ReceiverStream<Result<R, Status>>) {
-        let (answers, to_peer) = mpsc::channel(MESSAGES);
+        kind: impl FnOnce(Answers<A>) -> Messages,
+    ) -> (Reader<M, A>, Peer, AnswerStream<A, W>) {
+        let (answers, to_peer) = answers();
         let (open, ended) = oneshot::channel();
         let peer = Peer { messages: kind(answers.clone()), open };
         let connection = self.desk.new_connection();
         let reader = Reader { shared: self, connection, messages, answers, ended };
-        (reader, peer, ReceiverStream::new(to_peer))
+        (reader, peer, to_peer)
     }
 }
 
-impl<M, R> Reader<M, R> {
+impl<M, A> Reader<M, A> {
     /// The next message; `None` if the stream has ended, or ends because it broke the protocol.
     async fn next<T: TryFrom<M, Error = Malformed>>(&mut self) -> Option<T> {
         let message = tokio::select! {
@@ -174,7 +174,7 @@ impl<M, R> Reader<M, R> {
     fn refuse(&self, error: Malformed) {
         debug!(%error, "A stream ends");
         // A peer that does not read learns of the end by the end.
-        let _ = self.answers.try_send(Err(self.shared.malformed(error)));
+        let _ = self.answers.send(Err(self.shared.malformed(error)));
     }
 }
 
@@ -213,7 +213,7 @@ impl Reader<v1::FromManager, v1::ToManager> {
         }
         let Some(manager) = self.shared.registrations.manager(&lent.board.node, &lent.board.name) else {
             let status = Status::resource_exhausted("too many boards");
-            let _ = self.answers.try_send(Err(status));
+            let _ = self.answers.send(Err(status));
             return None;
         };
         let desk = &self.shared.desk;
@@ -223,10 +223,12 @@ impl Reader<v1::FromManager, v1::ToManager> {
     }
 }
 
-impl Reader<v1::FromClient, v1::ToClient> {
+impl Reader<v1::FromClient, ToClient> {
     async fn work(mut self, client: Client) {
         self.shared.metrics.stream_begins(PeerKind::Client);
-        while let Some(message) = self.next().await {
+        while self.until_read().await
+            && let Some(message) = self.next().await
+        {
             let (connection, client) = (self.connection, client.clone());
             let input = match message {
                 FromClient::Want(want) => Input::Want(connection, client, want),
@@ -243,6 +245,15 @@ impl Reader<v1::FromClient, v1::ToClient> {
         // The owner is gone if this fails.
         let _ = self.shared.desk.tell(Input::ClientClosed(self.connection)).await;
         self.shared.metrics.stream_ends(PeerKind::Client);
+    }
+
+    /// Waits until the client reads its answers: so many of its wishes make no heap of answers. False if the stream has
+    /// ended.
+    async fn until_read(&mut self) -> bool {
+        tokio::select! {
+            is_open = self.answers.until_read() => is_open,
+            _ = &mut self.ended => false,
+        }
     }
 }
 

@@ -156,8 +156,17 @@ impl Bed {
     }
 
     pub async fn connect(&self) -> BrokerClient<Channel> {
+        self.connect_by(|port| port).await
+    }
+
+    /// A connection on which the broker may send so many bytes of a stream that nobody reads.
+    pub async fn connect_with_window(&self, bytes: u32) -> BrokerClient<Channel> {
+        self.connect_by(|port| port.initial_stream_window_size(bytes)).await
+    }
+
+    async fn connect_by(&self, configure: impl FnOnce(Port) -> Port) -> BrokerClient<Channel> {
         let port = Port::from_shared(format!("http://{}", self.address)).unwrap().tcp_nodelay(true);
-        BrokerClient::new(timeout(PATIENCE, port.connect()).await.unwrap().unwrap())
+        BrokerClient::new(timeout(PATIENCE, configure(port).connect()).await.unwrap().unwrap())
     }
 
     /// A manager with free slots of kind a10 on a node.

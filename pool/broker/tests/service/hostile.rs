@@ -1,4 +1,4 @@
-use crate::bed::{Bed, Client, Manager, lease, want};
+use crate::bed::{Bed, Client, Manager, PATIENCE, lease, want};
 use fpga_board::slots::SlotIndex;
 use fpga_core::units::WallTime;
 use fpga_pool_api::client::{FromClient, SealedTicket, ToClient};
@@ -7,6 +7,7 @@ use fpga_pool_api::v1;
 use fpga_pool_leases::ids::{JobUuid, LeaseId};
 use fpga_pool_leases::lease::Ticket;
 use fpga_pool_leases::messages::{Activity, CancelCause, ManagerToBroker, SlotCause, SlotStatus};
+use tokio::time::timeout;
 use tonic::Code;
 
 #[tokio::test]
@@ -119,4 +120,38 @@ async fn floods_of_one_client_and_one_manager_keep_nobody_waiting() {
     }
     flooding.abort();
     noisy.abort();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_not_read_and_loses_no_answer() {
+    const WANTS: usize = 10_000;
+    let bed = Bed::active().await;
+    let (mut manager, mut other) = (bed.manager("n1", 1).await, bed.client("n1").await);
+    let Client { to, mut from } = Client::hello(bed.connect_with_window(1024).await, "", "n2").await.unwrap();
+    let asking = tokio::spawn(async move {
+        for _ in 0..WANTS {
+            to.send(FromClient::Want(unfitting(5)).into()).await.unwrap();
+        }
+        to
+    });
+    // The broker has more than time enough to answer more than may wait.
+    for job in 100..200 {
+        other.want(want(job, 10)).await;
+        let lease = manager.prepared().await;
+        other.offered().await;
+        manager.free(lease.slot).await;
+    }
+    let mut tickets = 0;
+    while tickets < WANTS {
+        let message = timeout(PATIENCE, from.message()).await.unwrap().unwrap().unwrap();
+        tickets += usize::from(matches!(message.kind, Some(v1::to_client::Kind::Ticket(_))));
+    }
+    drop(asking.await.unwrap());
+}
+
+/// A job for which there is no slot.
+fn unfitting(job: u128) -> fpga_pool_api::client::Want {
+    let mut want = want(job, 10);
+    want.wanted.accelerator = "sha".into();
+    want
 }
