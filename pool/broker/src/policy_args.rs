@@ -44,7 +44,8 @@ pub struct PolicyArgs {
     /// Time between two divisions of the slots between groups.
     #[arg(long, env = "FPGA_GOAL_PERIOD", value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
     goal_period: Duration,
-    /// What namespaces may have (TOML): weights, quotas, guaranteed slots. Without it each has weight 1 and no quota.
+    /// What namespaces may have (TOML): weights, quotas, guaranteed slots. Without it each has weight 1, and no quota but half of
+    /// --max-waiting.
     #[arg(long, env = "FPGA_TENANTS", value_name = "PATH")]
     tenants: Option<PathBuf>,
     /// Most jobs that wait at once.

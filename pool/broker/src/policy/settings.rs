@@ -80,7 +80,8 @@ struct TenantsFile {
     tenants: BTreeMap<String, Entry>,
 }
 
-/// What a file says of a tenant. What it leaves out is not limited.
+/// What a file says of a tenant. What it leaves out is not limited, but waiting jobs are, by
+/// [`PolicySettings::allowance`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Entry {
@@ -96,6 +97,16 @@ impl PolicySettings {
     /// a small part of it.
     pub(super) fn usage_interval(&self) -> Millis {
         Millis(self.period.0 / REPORTS_PER_PERIOD)
+    }
+
+    /// What a tenant may have. Without a quota of waiting jobs it may have half of all places, so that no tenant takes those
+    /// of all others.
+    pub(super) fn allowance(&self, tenant: &str) -> Allowance {
+        let mut allowance = self.tenants.of(tenant);
+        if allowance.rules.waiting_jobs == TenantRules::default().waiting_jobs {
+            allowance.rules.waiting_jobs = self.most_waiting.div_ceil(2);
+        }
+        allowance
     }
 
     pub(super) fn parameters(&self) -> Parameters {
@@ -126,7 +137,7 @@ impl TenantSettings {
         Ok(Self { others, named })
     }
 
-    pub(super) fn of(&self, tenant: &str) -> Allowance {
+    fn of(&self, tenant: &str) -> Allowance {
         self.named.get(tenant).copied().unwrap_or(self.others)
     }
 }

@@ -273,7 +273,7 @@ impl Policy {
         let (number, is_new) = self.tenants.number(name);
         let tenant = TenantId(number);
         if is_new {
-            let allowed = self.settings.tenants.of(name);
+            let allowed = self.settings.allowance(name);
             let at = pool_time(now.now);
             let actions = self.pool.set_tenant(tenant, allowed.rules, allowed.guaranteed_slots, at);
             self.act(actions, now);

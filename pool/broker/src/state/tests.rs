@@ -2,6 +2,7 @@ mod bundles;
 mod groups;
 mod groups_end;
 mod moves;
+mod quotas;
 mod reasons;
 mod sizes;
 mod takeover;
@@ -26,6 +27,9 @@ const CLIENT: ConnectionId = ConnectionId(1000);
 
 /// Leases with their managers.
 type Leases = Vec<(u64, Lease)>;
+
+/// Jobs that may wait at once.
+const MOST_WAITING: usize = 2000;
 
 /// An active broker with its clock, and its managers: manager n has connection n.
 struct Bench {
@@ -54,13 +58,13 @@ impl Bench {
     fn with_jobs(jobs: PoolPolicy, rules: GoalRules, period: Millis, tenants: &str) -> Self {
         let policy = PolicySettings {
             jobs,
-            most_waiting: 1000,
+            most_waiting: MOST_WAITING,
             goals: GoalPolicy::Throughput,
             rules,
             period,
             tenants: TenantSettings::parse(tenants).unwrap(),
         };
-        let limits = Limits { jobs: 2000, managers: 100, slots_per_manager: 64 };
+        let limits = Limits { jobs: 2 * MOST_WAITING, managers: 100, slots_per_manager: 64 };
         let settings = Settings { limits, policy, tickets: TicketKey::of(&[1; 32]) };
         let mut lease = 0_u128;
         let new_lease_id = move || {
@@ -183,6 +187,14 @@ impl Bench {
 
     fn run(&mut self, job: u128) -> Vec<Output> {
         self.want(job, "aes", Work::Run { bytes: 10 })
+    }
+
+    /// A job of another tenant asks for a slot.
+    fn run_of_another(&mut self, job: u128) -> Vec<Output> {
+        let wanted = Wanted { accelerator: "aes".into(), work: Work::Run { bytes: 10 }, bundle: None };
+        let want = Want { job: JobUuid(job), wanted, ticket: None, attempt: Attempt(1) };
+        let client = Client { tenant: Tenant::new("b"), home: None };
+        self.input(Input::Want(ConnectionId(CLIENT.0 + 1), client, want))
     }
 }
 
