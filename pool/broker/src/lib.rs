@@ -17,6 +17,7 @@ pub mod catalog;
 pub mod connections;
 pub mod identity;
 pub mod leadership;
+pub mod looks;
 pub mod metrics;
 pub mod options;
 pub mod owner;

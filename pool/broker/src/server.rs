@@ -1,6 +1,7 @@
 //! The port of managers and clients: gRPC over HTTP/2, with TLS if there is a certificate.
 
 use crate::connections::{Connection, Connections};
+use crate::looks::Look;
 use crate::service::Service;
 use fpga_net::tls::ServerTls;
 use fpga_pool_api::limits::{
@@ -8,10 +9,11 @@ use fpga_pool_api::limits::{
     MAX_VIEW_BYTES,
 };
 use fpga_pool_api::v1::broker_server::BrokerServer;
-use hyper::Request;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tracing::{debug, warn};
 
@@ -109,7 +112,8 @@ async fn speak(
     let of_request = connection.of_request();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(of_request.clone());
-        broker.clone().call(request)
+        let answer = broker.clone().call(request);
+        async move { answer.await.map(until_read) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -133,6 +137,19 @@ async fn speak(
     };
     if let Err(error) = ended {
         debug!(%error, "A connection broke off");
+    }
+}
+
+/// Lets the look of an answer, if it has one, last as long as the answer is being sent.
+fn until_read(mut answer: Response<Body>) -> Response<Body> {
+    match answer.extensions_mut().remove::<Arc<Look>>() {
+        None => answer,
+        Some(look) => answer.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _lasts = &look;
+                frame
+            }))
+        }),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::answers::{AnswerStream, Answers, answers};
 use crate::connections::{ConnectionOfRequest, ConnectionUse};
 use crate::identity::Authenticator;
+use crate::looks::Looks;
 use crate::metrics::{Metrics, Peer as PeerKind};
 use crate::owner::{Command, Desk, Messages, Peer};
 use crate::registrations::Registrations;
@@ -29,6 +30,7 @@ struct Shared {
     desk: Desk,
     authenticator: Authenticator,
     registrations: Arc<Registrations>,
+    looks: Arc<Looks>,
     metrics: Metrics,
 }
 
@@ -46,8 +48,8 @@ impl Service {
     /// The service of the owner behind `desk`.
     #[must_use]
     pub fn new(desk: Desk, authenticator: Authenticator, metrics: Metrics) -> Self {
-        let registrations = Arc::default();
-        Self(Arc::new(Shared { desk, authenticator, registrations, metrics }))
+        let (registrations, looks) = (Arc::default(), Arc::default());
+        Self(Arc::new(Shared { desk, authenticator, registrations, looks, metrics }))
     }
 }
 
@@ -114,12 +116,20 @@ impl Broker for Service {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Status::invalid_argument("the token is too long"));
         }
+        let check = shared.looks.check().await.inspect_err(|_| shared.refused_look())?;
         let viewer = shared.authenticator.viewer(&token).await.inspect_err(|_| shared.refused_token())?;
+        drop(check);
         let _in_use = begin_use(&extensions);
-        let (answer, answered) = oneshot::channel();
-        shared.desk.send(Command::Look(viewer, answer)).await?;
-        let pool = answered.await.map_err(|_| Status::unavailable("the broker ends"))?;
-        Ok(Response::new(pool))
+        let look = shared.looks.begin(viewer).inspect_err(|_| shared.refused_look())?;
+        let view = async {
+            let (answer, answered) = oneshot::channel();
+            shared.desk.send(Command::Look(look.viewer().clone(), answer)).await?;
+            answered.await.map_err(|_| Status::unavailable("the broker ends"))
+        };
+        let mut response = Response::new(look.take(view).await?);
+        // The look lasts until the answer is read: unread answers of a viewer are as few as its looks.
+        response.extensions_mut().insert(Arc::new(look));
+        Ok(response)
     }
 }
 
@@ -134,6 +144,10 @@ impl Shared {
     fn malformed(&self, error: Malformed) -> Status {
         self.metrics.refused_message("malformed");
         Status::invalid_argument(error.to_string())
+    }
+
+    fn refused_look(&self) {
+        self.metrics.refused_message("looks");
     }
 
     fn refused_token(&self) {

@@ -6,6 +6,7 @@ mod quotas;
 mod reasons;
 mod sizes;
 mod takeover;
+mod views;
 
 use super::*;
 use crate::policy::TenantSettings;

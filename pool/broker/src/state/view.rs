@@ -9,7 +9,7 @@ use fpga_pool_leases::broker::{LeaseStage, Role, SlotRecord, WaitingJob};
 use std::collections::BTreeMap;
 
 /// Who looks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Viewer {
     /// Sees everything.
     Operator,
@@ -38,8 +38,14 @@ impl State {
             slots: slots.remove(manager).unwrap_or_default(),
         });
         let mut jobs: Vec<WaitingJob<'_>> = self.broker.jobs().filter(|job| sees(job.tenant)).collect();
-        jobs.sort_unstable_by_key(|job| (job.first_arrival, job.id));
         let waiting = jobs.len() as u64;
+        let order = |job: &WaitingJob<'_>| (job.first_arrival, job.id);
+        // The first ones alone are shown, and so sorted: others may be a hundred times as many.
+        if jobs.len() > MAX_VIEW_JOBS {
+            jobs.select_nth_unstable_by_key(MAX_VIEW_JOBS, order);
+            jobs.truncate(MAX_VIEW_JOBS);
+        }
+        jobs.sort_unstable_by_key(order);
         let job_view = |job: WaitingJob<'_>| {
             let explanation = self.policy.explanation(job.id);
             v1::WaitingJob {
@@ -63,7 +69,7 @@ impl State {
             classes: self.policy.class_views(),
             boards: boards.collect(),
             tenants: self.policy.tenant_views(|tenant| sees(&Tenant::new(tenant))),
-            jobs: jobs.into_iter().take(MAX_VIEW_JOBS).map(job_view).collect(),
+            jobs: jobs.into_iter().map(job_view).collect(),
             waiting,
             groups: self.policy.group_views(now, |tenant| sees(&Tenant::new(tenant))),
         }

@@ -1,11 +1,15 @@
 use crate::bed::{Bed, Client, Options, TOKENS, want};
 use fpga_pool::identity::TokensFile;
+use fpga_pool::looks::PAUSE;
 use fpga_pool::policy::TenantSettings;
 use fpga_pool_api::client::{FromClient, ToClient};
 use fpga_pool_api::v1;
+use fpga_pool_api::v1::broker_client::BrokerClient;
 use fpga_pool_leases::ids::JobUuid;
 use fpga_pool_leases::messages::{Activity, CancelCause, SlotStatus};
+use std::time::Instant;
 use tonic::Code;
+use tonic::transport::Channel;
 
 const A: &str = "client-token-of-a-00";
 const B: &str = "client-token-of-b-00";
@@ -94,6 +98,32 @@ async fn tenants_see_their_own_jobs_and_cancel_no_others() {
     }
     let unknown = port.look(v1::LookRequest { token: "x".repeat(20) }).await.unwrap_err();
     assert_eq!(unknown.code(), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn who_looks_again_and_again_is_refused_with_what_to_do_and_others_see_the_pool() {
+    let (_folder, bed) = with_tokens("").await;
+    let look = |mut port: BrokerClient<Channel>, token: &str| {
+        let request = v1::LookRequest { token: token.to_owned() };
+        async move { port.look(request).await }
+    };
+    let (port, began) = (bed.connect().await, Instant::now());
+    let looks: Vec<_> = (0..16).map(|_| tokio::spawn(look(port.clone(), A))).collect();
+    look(bed.connect().await, B).await.unwrap();
+    let mut seen = 1;
+    for answer in looks {
+        match answer.await.unwrap() {
+            Ok(_) => seen += 1,
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted);
+                assert!(status.message().contains("look again"), "{}", status.message());
+            }
+        }
+    }
+    assert!((2..17).contains(&seen), "{seen}");
+    assert!(began.elapsed() >= (seen - 1) * PAUSE);
+    // The looks are over: the tenant has its places again.
+    look(port, A).await.unwrap();
 }
 
 #[tokio::test]
