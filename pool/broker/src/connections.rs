@@ -3,6 +3,7 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -10,8 +11,8 @@ use tokio::time::timeout;
 
 /// Most connections at once: a manager for each board and a client for each process of the largest cluster.
 const MAX_CONNECTIONS: usize = 16 * 1024;
-/// Time after which a connection without a stream is closed. A Hello and the check of its token take up to 9 s.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a connection without a stream is closed. A Hello, its turn, and the check of its token take up to 13 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The open connections. Clones share them.
 #[derive(Debug, Clone)]
@@ -28,8 +29,10 @@ struct Table {
     last: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    /// Address of the peer.
+    address: IpAddr,
     /// Number of streams of peers that have proved who they are.
     streams: watch::Sender<usize>,
     close: Notify,
@@ -64,10 +67,10 @@ impl Connections {
         Self { open: Arc::default(), most, idle_timeout }
     }
 
-    /// A place for a connection. If all are taken, the oldest connection without a stream is closed; `None` if each has
+    /// A place for a connection of the peer at this address. If all are taken, the oldest connection without a stream is closed; `None` if each has
     /// one.
     #[must_use]
-    pub fn open(&self) -> Option<Connection> {
+    pub fn open(&self, address: IpAddr) -> Option<Connection> {
         let mut table = self.open.lock();
         if table.connections.len() >= self.most {
             let idle = table.connections.iter().find(|(_, state)| *state.streams.borrow() == 0);
@@ -75,7 +78,8 @@ impl Connections {
             table.connections.remove(&id)?.close.notify_one();
         }
         table.last += 1;
-        let (id, state) = (table.last, Arc::<State>::default());
+        let state = Arc::new(State { address, streams: watch::Sender::default(), close: Notify::new() });
+        let id = table.last;
         table.connections.insert(id, Arc::clone(&state));
         Some(Connection { id, state, connections: self.clone() })
     }
@@ -116,6 +120,12 @@ impl Drop for Connection {
 }
 
 impl ConnectionOfRequest {
+    /// Address of the peer.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.0.address
+    }
+
     /// A peer that has proved who it is begins to use the connection.
     #[must_use]
     pub fn begin_use(&self) -> ConnectionUse {
@@ -134,19 +144,21 @@ impl Drop for ConnectionUse {
 mod tests {
     use super::*;
     use futures::FutureExt as _;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn the_oldest_connection_without_a_stream_makes_room_and_one_with_a_stream_never_does() {
         let connections = Connections::new(3, IDLE_TIMEOUT);
-        let [first, second, third] = [0; 3].map(|_| connections.open().unwrap());
+        let open = || connections.open(Ipv4Addr::LOCALHOST.into());
+        let [first, second, third] = [0; 3].map(|_| open().unwrap());
         let of_first = first.of_request().begin_use();
         let told = |connection: &Connection| connection.state.close.notified().now_or_never().is_some();
-        let fourth = connections.open().unwrap();
+        let fourth = open().unwrap();
         assert_eq!([&first, &second, &third].map(told), [false, true, false]);
         let of_others = [&third, &fourth].map(|connection| connection.of_request().begin_use());
-        assert!(connections.open().is_none(), "each has a stream");
+        assert!(open().is_none(), "each has a stream");
         drop(of_first);
-        assert!(connections.open().is_some());
+        assert!(open().is_some());
         assert!(told(&first));
         drop((first, second, third, fourth, of_others));
         assert!(connections.open.lock().connections.is_empty());

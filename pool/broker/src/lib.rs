@@ -31,4 +31,5 @@ pub mod service;
 pub mod state;
 pub mod terms;
 pub mod tickets;
+pub mod turns;
 mod watch;

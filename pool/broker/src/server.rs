@@ -63,9 +63,9 @@ pub async fn serve(
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     // If each connection has a stream the new one ends, and its peer tries again.
-                    let Some(connection) = connections.open() else { continue };
+                    let Some(connection) = connections.open(peer.ip()) else { continue };
                     served.spawn(connect(stream, tls.clone(), connection, broker.clone(), stop.clone()));
                 }
                 Err(error) => {

@@ -8,6 +8,7 @@ use crate::metrics::{Metrics, Peer as PeerKind};
 use crate::owner::{Command, Desk, Messages, Peer};
 use crate::registrations::Registrations;
 use crate::state::{Client, Input};
+use crate::turns::{Turn, Turns};
 use fpga_pool_api::client::{FromClient, ToClient};
 use fpga_pool_api::hello::Hello;
 use fpga_pool_api::limits::{HANDSHAKE_TIMEOUT, MAX_TOKEN_BYTES, PROTOCOL_VERSION};
@@ -16,10 +17,14 @@ use fpga_pool_api::v1::broker_server::Broker;
 use fpga_pool_api::{Malformed, v1};
 use fpga_pool_leases::ids::{ConnectionId, ManagerId};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::{Extensions, Request, Response, Status, Streaming};
 use tracing::debug;
+
+/// Longest time that a token waits for its check.
+const TURN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The gRPC service.
 #[derive(Debug, Clone)]
@@ -31,6 +36,7 @@ struct Shared {
     authenticator: Authenticator,
     registrations: Arc<Registrations>,
     looks: Arc<Looks>,
+    turns: Turns,
     metrics: Metrics,
 }
 
@@ -49,7 +55,8 @@ impl Service {
     #[must_use]
     pub fn new(desk: Desk, authenticator: Authenticator, metrics: Metrics) -> Self {
         let (registrations, looks) = (Arc::default(), Arc::default());
-        Self(Arc::new(Shared { desk, authenticator, registrations, looks, metrics }))
+        let turns = Turns::default();
+        Self(Arc::new(Shared { desk, authenticator, registrations, looks, turns, metrics }))
     }
 }
 
@@ -70,7 +77,9 @@ impl Broker for Service {
             other => return Err(shared.malformed(other.err().unwrap_or(Malformed::Hello))),
         };
         check_version(&hello)?;
+        let turn = shared.turn(&extensions).await?;
         let node = shared.authenticator.manager(&hello).await.inspect_err(|_| shared.refused_token())?;
+        drop(turn);
         let (reader, peer, answers) = Arc::clone(&shared).stream(messages, Messages::Manager);
         let in_use = begin_use(&extensions);
         tokio::spawn(async move {
@@ -92,7 +101,9 @@ impl Broker for Service {
             other => return Err(shared.malformed(other.err().unwrap_or(Malformed::Hello))),
         };
         check_version(&hello)?;
+        let turn = shared.turn(&extensions).await?;
         let client = shared.authenticator.client(&hello).await.inspect_err(|_| shared.refused_token())?;
+        drop(turn);
         let place = shared.registrations.client(&client.tenant).ok_or_else(|| {
             shared.metrics.refused_message("streams");
             Status::resource_exhausted(
@@ -116,9 +127,10 @@ impl Broker for Service {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Status::invalid_argument("the token is too long"));
         }
+        let turn = shared.turn(&extensions).await?;
         let check = shared.looks.check().await.inspect_err(|_| shared.refused_look())?;
         let viewer = shared.authenticator.viewer(&token).await.inspect_err(|_| shared.refused_token())?;
-        drop(check);
+        drop((check, turn));
         let _in_use = begin_use(&extensions);
         let look = shared.looks.begin(viewer).inspect_err(|_| shared.refused_look())?;
         let view = async {
@@ -134,6 +146,14 @@ impl Broker for Service {
 }
 
 impl Shared {
+    /// Waits until a token of the peer may be checked.
+    async fn turn(&self, request: &Extensions) -> Result<Option<Turn>, Status> {
+        let Some(connection) = request.get::<ConnectionOfRequest>() else { return Ok(None) };
+        let turn = timeout(TURN_TIMEOUT, self.turns.wait(connection.address())).await;
+        turn.map(Some)
+            .map_err(|_| Status::unavailable("too many tokens of this address wait for a check; try again"))
+    }
+
     fn check_office(&self) -> Result<(), Status> {
         if self.desk.is_in_office() {
             return Ok(());
