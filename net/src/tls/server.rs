@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -42,6 +43,8 @@ pub struct ServerTls {
     files: Option<ServerFiles>,
     protocol: &'static [u8],
     now: RwLock<Now>,
+    /// Digest of the public key in use.
+    public_key: watch::Sender<Option<PinnedKey>>,
 }
 
 /// When the certificates in use expire, in seconds since the epoch; the earliest date of a chain or bundle, and
@@ -57,8 +60,6 @@ pub struct Expiry {
 #[derive(Debug, Default)]
 struct Now {
     config: Option<Arc<ServerConfig>>,
-    /// Digest of the public key behind `config`.
-    public_key: Option<PinnedKey>,
     /// Expiry of the certificates behind `config`.
     expiry: Expiry,
     /// The state of the files at the last check, even if they could not be used.
@@ -139,7 +140,7 @@ impl ServerTls {
     /// A configuration from these files, which are not read yet, for one application protocol (ALPN).
     #[must_use]
     pub fn new(files: ServerFiles, protocol: &'static [u8]) -> Self {
-        Self { files: Some(files), protocol, now: RwLock::default() }
+        Self { files: Some(files), protocol, now: RwLock::default(), public_key: watch::Sender::default() }
     }
 
     /// A configuration with a new key that never leaves this process, for clients that are told [`Self::public_key`] by
@@ -161,8 +162,8 @@ impl ServerTls {
             .with_single_cert(vec![certificate], key.into())
             .map_err(|error| failed(&error))?;
         let config = Some(Arc::new(for_long_connections(config, protocol)));
-        let now = RwLock::new(Now { config, public_key, ..Now::default() });
-        Ok(Self { files: None, protocol, now })
+        let now = RwLock::new(Now { config, ..Now::default() });
+        Ok(Self { files: None, protocol, now, public_key: watch::Sender::new(public_key) })
     }
 
     /// Checks the files, and loads them if they have changed since the last check.
@@ -183,8 +184,9 @@ impl ServerTls {
         match config {
             Ok((config, public_key, expiry)) => {
                 now.config = Some(Arc::new(config));
-                now.public_key = public_key;
                 now.expiry = expiry;
+                drop(now);
+                self.public_key.send_if_modified(|known| std::mem::replace(known, public_key) != public_key);
                 Reload::Loaded
             }
             Err(error) => Reload::Failed(error),
@@ -217,7 +219,13 @@ impl ServerTls {
     /// The public key of the certificate in use, by which clients may know this server.
     #[must_use]
     pub fn public_key(&self) -> Option<PinnedKey> {
-        self.now.read().public_key
+        *self.public_key.borrow()
+    }
+
+    /// [`Self::public_key`], and when it becomes another one.
+    #[must_use]
+    pub fn watch_public_key(&self) -> watch::Receiver<Option<PinnedKey>> {
+        self.public_key.subscribe()
     }
 
     /// Whether clients must show a certificate.

@@ -5,7 +5,7 @@ use super::lender::Lender;
 use anyhow::Context as _;
 use fpga_net::backoff::Backoff;
 use fpga_net::grpc_client;
-use fpga_net::tls::{ClientFiles, ServerTls};
+use fpga_net::tls::{ClientFiles, PinnedKey, ServerTls};
 use fpga_net::token_file::TokenFile;
 use fpga_pool_api::hello::Hello;
 use fpga_pool_api::limits::{
@@ -17,7 +17,7 @@ use fpga_pool_api::v1::broker_client::BrokerClient;
 use fpga_pool_leases::messages::{BrokerToManager, ManagerToBroker};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -50,6 +50,8 @@ enum End {
     ByBroker(anyhow::Error),
     /// Another stream has taken its place, or the manager lends no more.
     Replaced,
+    /// Clients need the key of a new certificate: the manager registers anew.
+    NewKey,
 }
 
 /// Lends the slots to the active broker, for ever.
@@ -91,6 +93,7 @@ impl Brokers {
             Err(error) => return (Registered::No, End::ByBroker(error)),
         };
         tracing::info!(%url, "The broker of the pool gets the slots");
+        let mut key = self.listener_tls.as_ref().map(|tls| tls.watch_public_key());
         let (connection, mut messages) = lender.register();
         let end = loop {
             tokio::select! {
@@ -104,6 +107,7 @@ impl Brokers {
                     Ok(message) => lender.broker_says(connection, message),
                     Err(error) => break End::ByBroker(error),
                 },
+                () = changed(&mut key) => break End::NewKey,
             }
         };
         lender.broker_closed(connection);
@@ -112,7 +116,6 @@ impl Brokers {
 
     fn encode(&self, message: ManagerToBroker) -> v1::FromManager {
         let message = match message {
-            // The certificate may have been renewed since the start.
             ManagerToBroker::Register { incarnation, max_term, mut endpoint, slots } => {
                 let key = self.listener_tls.as_ref().and_then(|tls| tls.public_key());
                 endpoint.key = key.map(|key| key.0);
@@ -152,6 +155,17 @@ impl Brokers {
                 .keep_alive_while_idle(true)
         };
         Ok(grpc_client::connect(url, configure, self.tls.as_ref().map(Into::into)).await?)
+    }
+}
+
+/// Waits until the listeners have another key, for ever if they have none.
+async fn changed(key: &mut Option<watch::Receiver<Option<PinnedKey>>>) {
+    let changed = match key {
+        None => false,
+        Some(key) => key.changed().await.is_ok(),
+    };
+    if !changed {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -351,37 +351,51 @@ async fn loads_of_pods_and_of_the_pool_go_through_one_port() {
     assert!(since.elapsed() >= Duration::from_millis(800), "one load after the other: {:?}", since.elapsed());
 }
 
+/// Connects to the port of the pool, as who expects this key.
+async fn connect_by_key(address: &str, key: PinnedKey) -> Result<tonic::transport::Channel, ()> {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let stream = key.connect(stream, HTTP_2).await.map_err(drop)?;
+    let mut stream = Some(hyper_util::rt::TokioIo::new(stream));
+    let connector = tower::service_fn(move |_: tonic::transport::Uri| {
+        let stream = stream.take().ok_or_else(|| std::io::Error::other("one connection"));
+        async move { stream }
+    });
+    let endpoint = tonic::transport::Endpoint::from_static("http://manager");
+    endpoint.connect_with_connector(connector).await.map_err(drop)
+}
+
 #[tokio::test]
-async fn the_port_of_the_pool_is_known_by_its_key_and_takes_leases_alone() {
+async fn the_port_of_the_pool_is_known_by_its_key_also_by_a_new_one_and_takes_leases_alone() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(folder.path(), "any");
     let server = authority.issue("manager", &["manager"]);
     let [certificate, key] = [&server.certificate, &server.key].map(|path| path.to_str().unwrap());
     let client_ca = authority.ca.to_str().unwrap();
     let tls = ["--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", client_ca];
-    let pool = ["--slots", "2", "--pool-slots", "1", "--pool-listen", "127.0.0.1:0"];
-    let mut pool = Pool::start(&[&tls[..], &pool[..]].concat()).await;
+    let options = ["--slots", "2", "--pool-slots", "1", "--pool-listen", "127.0.0.1:0"];
+    let mut pool = Pool::start(&[&tls[..], &options[..]].concat()).await;
     let lease = pool.stream.lease(7, 0, pool.digest());
     pool.stream.prepare(&lease).await;
     let address = pool.stream.endpoint.address.to_string();
-    let key = PinnedKey(pool.stream.endpoint.key.unwrap());
-    let connect = async |key: PinnedKey| {
-        let stream = tokio::net::TcpStream::connect(&address).await.unwrap();
-        let stream = key.connect(stream, HTTP_2).await.map_err(drop)?;
-        let mut stream = Some(hyper_util::rt::TokioIo::new(stream));
-        let connector = tower::service_fn(move |_: tonic::transport::Uri| {
-            let stream = stream.take().ok_or_else(|| std::io::Error::other("one connection"));
-            async move { stream }
-        });
-        let endpoint = tonic::transport::Endpoint::from_static("http://manager");
-        endpoint.connect_with_connector(connector).await.map_err(drop)
-    };
-    assert!(connect(PinnedKey([0; 32])).await.is_err(), "another key");
-    let unleased = Client::refused(connect(key).await.unwrap()).await;
+    let first = PinnedKey(pool.stream.endpoint.key.unwrap());
+    assert!(connect_by_key(&address, PinnedKey([0; 32])).await.is_err(), "another key");
+    let unleased = Client::refused(connect_by_key(&address, first).await.unwrap()).await;
     assert_eq!(unleased.code(), Code::FailedPrecondition, "{unleased}");
-    let client = Client::with_lease(connect(key).await.unwrap(), 7).await.unwrap();
+    let client = Client::with_lease(connect_by_key(&address, first).await.unwrap(), 7).await.unwrap();
     pool.stream.report_of(SlotCause::Attached).await;
     let mut worker = Worker::new(client, &pool.bitstream, "increase").await;
+    let read = worker.step().await;
+    worker.ends_well(read).await;
+
+    // A new certificate: the broker learns of its key, and the lease goes on.
+    let renewed = authority.issue("renewed", &["manager"]);
+    std::fs::copy(renewed.certificate, certificate).unwrap();
+    std::fs::copy(renewed.key, key).unwrap();
+    pool.stream = pool.broker.registered().await;
+    let second = PinnedKey(pool.stream.endpoint.key.unwrap());
+    assert_ne!(second, first);
+    assert!(connect_by_key(&address, first).await.is_err(), "the key before");
+    Client::refused(connect_by_key(&address, second).await.unwrap()).await;
     let read = worker.step().await;
     worker.ends_well(read).await;
 }
