@@ -105,8 +105,8 @@ pub struct Policy {
     groups: OpenGroups,
     bundles: OpenBundles,
     faults: Faults,
-    /// Jobs with leases.
-    held: BTreeSet<JobUuid>,
+    /// Jobs with leases, and the bytes for which they got them.
+    held: BTreeMap<JobUuid, u64>,
     returning: Returning,
     overruns: Overruns,
     /// Whether waiting jobs may run in other slots than the pool knows.
@@ -217,7 +217,7 @@ impl Policy {
             groups: OpenGroups::default(),
             bundles: OpenBundles::default(),
             faults: Faults::default(),
-            held: BTreeSet::new(),
+            held: BTreeMap::new(),
             returning: Returning::default(),
             overruns: Overruns::default(),
             is_outdated: false,
@@ -260,7 +260,7 @@ impl Policy {
             }
         }
         self.returning.forget(now.now);
-        let is_there = |job| self.jobs.contains_key(&job) || self.held.contains(&job);
+        let is_there = |job| self.jobs.contains_key(&job) || self.held.contains_key(&job);
         self.overruns.forget(now.now, is_there);
         self.is_outdated |= self.faults.forget(now.now);
     }
@@ -323,7 +323,7 @@ impl Policy {
             self.pool.remove_group_job(job.tenant);
         }
         self.bundles.leave(job.bundle(), uuid);
-        self.held.insert(uuid);
+        self.held.insert(uuid, job.asked.bytes());
         self.pool.set_resident(place, Some(job.accelerator));
         let usage_every = self.settings.usage_interval();
         self.decisions.push(Decision::Grant { job: uuid, slot: slot.id, digest, usage_every });

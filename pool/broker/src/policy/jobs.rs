@@ -27,18 +27,35 @@ pub struct AskedJob {
     pub first_arrival: WallTime,
 }
 
+impl AskedJob {
+    /// Bytes that count for quotas.
+    pub(super) fn bytes(&self) -> u64 {
+        bytes_of(&self.wanted.work)
+    }
+}
+
+/// Bytes that count for quotas.
+pub(super) fn bytes_of(work: &Work) -> u64 {
+    match work {
+        Work::Run { bytes } => *bytes,
+        Work::Group(_) => 0,
+    }
+}
+
 impl Policy {
     /// A job waits. One that waits already, and asks for the same, keeps its place.
     pub fn wait(&mut self, uuid: JobUuid, asked: AskedJob, catalog: &Catalog, now: Moment) {
-        let known = self.jobs.get(&uuid).map(|job| (job.stage, job.asked == asked));
-        if let Some((stage, is_same)) = known {
-            if stage == Stage::Granted || is_same {
+        let mut admitted = self.held.get(&uuid).copied().or_else(|| self.returning.bytes(uuid));
+        if let Some(job) = self.jobs.get(&uuid) {
+            if job.stage == Stage::Granted || job.asked == asked {
                 return;
             }
+            admitted = admitted.max(Some(job.asked.bytes()));
             self.leave(uuid, now);
         }
-        let comes_back = known.is_some() || self.held.contains(&uuid) || self.returning.contains(uuid);
-        let quotas = if comes_back { Quotas::Waive } else { Quotas::Apply };
+        // A job that comes back has been admitted, and so have its bytes. More of them are as a new job's.
+        let is_admitted = admitted.is_some_and(|bytes| asked.bytes() <= bytes);
+        let quotas = if is_admitted { Quotas::Waive } else { Quotas::Apply };
         self.enter(uuid, asked, None, quotas, catalog, now);
     }
 

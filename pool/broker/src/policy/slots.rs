@@ -1,6 +1,7 @@
 //! Slots: following what the protocol knows of them.
 
 use super::groups::GroupKey;
+use super::jobs::bytes_of;
 use super::overruns::beyond;
 use super::{Board, Decision, Holder, Policy, Recall, SlotId, SlotState, Stage, arrival, pool_time};
 use crate::catalog::SlotKind;
@@ -186,7 +187,7 @@ impl Policy {
         let at = pool_time(now.now);
         let (tenant, job) = (self.tenant(lease.tenant.as_str(), now), lease.job);
         let accelerator = self.accelerator_of(&lease.digest);
-        self.held.insert(job);
+        self.held.insert(job, bytes_of(&lease.work));
         self.is_outdated |= self.groups.lack_class();
         let mut state = SlotState::of_nobody(id, class);
         let since = arrival(lease.first_arrival, now);
@@ -261,11 +262,11 @@ impl Policy {
 
     /// A job's lease has ended: the job may want the rest.
     fn job_ended(&mut self, job: JobUuid, now: Moment) {
-        self.held.remove(&job);
+        let bytes = self.held.remove(&job).unwrap_or(0);
         if self.jobs.get(&job).is_some_and(|job| job.stage == Stage::Granted) {
             self.jobs.remove(&job);
         }
-        self.returning.add(job, now.now + timing::LOST);
+        self.returning.add(job, bytes, now.now + timing::LOST);
     }
 
     /// The tenant's number. A new tenant gets what the settings say.

@@ -94,3 +94,24 @@ fn bytes_beyond_queue_again_at_their_size() {
     bench.want_bytes(4, 51_000_000, None);
     assert_eq!([(); 4].map(|()| bench.free_after(&lease, 10)), [[2], [3], [1], [4]]);
 }
+
+#[test]
+fn bytes_that_a_job_adds_to_its_wish_count_for_the_quota_and_what_was_admitted_does_not_again() {
+    let mut bench = Bench::new("[default]\nwaiting-bytes = 10\n");
+    bench.register(1, vec![SlotStatus::Free]);
+    let (lease, ticket) = bench.holder(1);
+    let refused = |outputs: Vec<Output>| {
+        let ended = cancelled(&outputs);
+        assert!(ended.iter().all(|(_, why, _)| *why == CancelCause::Quota), "{ended:?}");
+        !ended.is_empty()
+    };
+    assert!(!refused(bench.want_bytes(2, 10, None)));
+    assert!(!refused(bench.want_bytes(2, 9, None)));
+    assert!(refused(bench.want_bytes(2, 11, None)), "more than before");
+    assert!(!refused(bench.want_bytes(3, 10, None)));
+    // The lease of the first job ends: its byte was admitted, and more bytes were not.
+    assert_eq!(bench.free_after(&lease, 0), [3]);
+    assert!(!refused(bench.want_bytes(4, 10, None)));
+    assert!(!refused(bench.want_bytes(1, 1, Some(ticket))), "the quota is used up, and the job comes back");
+    assert!(refused(bench.want_bytes(1, 2, Some(ticket))));
+}
