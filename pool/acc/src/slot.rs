@@ -18,6 +18,7 @@ use fpga_pool_leases::ids::{LeaseId, StepNumber};
 use fpga_pool_leases::lease::Endpoint;
 use fpga_pool_leases::timing;
 use in_order::InOrder;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -96,6 +97,14 @@ pub(crate) fn addresses(endpoint: &Endpoint, is_local: bool) -> Vec<(String, Opt
     near.into_iter().chain(far).collect()
 }
 
+/// Whether others see what goes to the address.
+fn leaves_machine(address: &str) -> bool {
+    let Some(host_and_port) = address.strip_prefix("tcp://") else { return false };
+    let host = host_and_port.rsplit_once(':').map_or(host_and_port, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    !host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 /// Starts the threads of a slot.
 pub(crate) fn start(
     lease: LeaseId,
@@ -152,6 +161,11 @@ fn open(
 ) -> Result<Arc<LeasedSession>, LeaseError> {
     let mut result = Err(LeaseError::Connect("the broker named no address of the manager".to_owned()));
     for (address, key) in addresses {
+        if key.is_none() && leaves_machine(address) {
+            let why = "it names no key, and a lease is no secret without TLS";
+            result = Err(LeaseError::Connect(format!("the manager at {address} is not asked: {why}")));
+            continue;
+        }
         let lease = Lease {
             address: address.clone(),
             key: *key,
@@ -225,5 +239,18 @@ mod tests {
         let near = ("unix:/run/fpga/dm.sock".to_owned(), None);
         assert_eq!(addresses(&endpoint, true), [near, far.clone()]);
         assert_eq!(addresses(&endpoint, false), [far]);
+    }
+
+    #[test]
+    fn only_what_stays_on_the_machine_may_lack_a_key() {
+        for address in ["unix:/run/fpga/dm.sock", "tcp://127.0.0.1:9482", "tcp://[::1]:9482"] {
+            assert!(!leaves_machine(address), "{address}");
+        }
+        for address in ["tcp://10.0.0.1:9482", "tcp://board.svc:9482", "tcp://[fd00::1]:9482"] {
+            assert!(leaves_machine(address), "{address}");
+            let report: Report = Arc::new(|_| ());
+            let refused = open(LeaseId(1), &[(address.to_owned(), None)], &report).err().unwrap();
+            assert!(refused.to_string().contains("names no key"), "{refused}");
+        }
     }
 }

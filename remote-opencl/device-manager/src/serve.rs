@@ -160,10 +160,10 @@ impl ServeArgs {
         let shutdown = Shutdown::new();
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
-        let pool_tls = if pool.listens() { listen.pool_tls()? } else { None };
+        let (pool_listener, pool_port) = pool.bind()?.unzip();
+        let pool_tls = pool_port.map(|port| listen.pool_tls(port)).transpose()?.flatten();
         let brokers = lent.map(|_| pool.brokers(names, pool_tls.clone())).transpose()?;
         let (mut listeners, bound) = listen.bind(shared_memory, &at_end)?;
-        let (pool_listener, pool_port) = pool.bind()?.unzip();
         listeners.extend(pool_listener);
         let common = Common {
             devices: device,

@@ -11,6 +11,7 @@ use clap::Args;
 use fpga_net::duration;
 use fpga_net::ready_file;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,10 +90,11 @@ impl ListenerArgs {
         }
     }
 
-    /// TLS for the port of sessions with a lease: clients know the manager by its key, and show no certificate.
-    pub(super) fn pool_tls(&self) -> anyhow::Result<Option<Arc<ServerTls>>> {
+    /// TLS for the port of sessions with a lease: clients know the manager by its key, and show no certificate. Leases and
+    /// keys of tenants never leave the machine in the clear, whatever --insecure-tcp says.
+    pub(super) fn pool_tls(&self, port: SocketAddr) -> anyhow::Result<Option<Arc<ServerTls>>> {
         let (Some(certificate), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
-            if self.insecure_tcp {
+            if self.insecure_tcp && port.ip().is_loopback() {
                 return Ok(None);
             }
             let tls = ServerTls::with_own_key(HTTP_2).context("--pool-listen: no key can be made")?;

@@ -52,7 +52,7 @@ pub(super) struct PoolArgs {
 
     /// Listen on this TCP address for sessions with a lease, and for no others; of a range of ports on the first free one.
     /// TLS is by --tls-cert and --tls-key, or without them by a key that is made at the start: the broker tells clients the
-    /// key. Clients show no certificate, since the lease proves them.
+    /// key. Clients show no certificate, since the lease proves them. Without TLS only with --insecure-tcp, at a loopback address.
     #[arg(long, env = "FPGA_POOL_LISTEN", value_name = "HOST:PORT[-LAST]")]
     pool_listen: Option<PoolAddress>,
 
@@ -90,7 +90,7 @@ impl PoolArgs {
         board: BoardNames<'_>,
     ) -> anyhow::Result<Option<NonZeroU32>> {
         let Some(lent) = NonZeroU32::new(self.pool_slots) else {
-            if !self.pool_broker.is_empty() || self.listens() {
+            if !self.pool_broker.is_empty() || self.pool_listen.is_some() {
                 bail!("--pool-broker and --pool-listen need lent slots: write --pool-slots too");
             }
             return Ok(None);
@@ -135,11 +135,6 @@ impl PoolArgs {
             address.bind().with_context(|| format!("--pool-listen: cannot listen on {address}"))?;
         let bound = listener.local_addr()?;
         Ok(Some((Listener::Pool(listener), bound)))
-    }
-
-    /// Whether clients on other nodes come to a port of their own.
-    pub(super) fn listens(&self) -> bool {
-        self.pool_listen.is_some()
     }
 
     /// What is lent, and where clients find the manager.
