@@ -98,6 +98,11 @@ impl OpenGroups {
         !self.without_class.is_empty()
     }
 
+    /// Whether a group has its slots in a class.
+    pub(super) fn use_class(&self, class: SlotClass) -> bool {
+        self.groups.values().any(|group| group.class == class)
+    }
+
     /// A job of the group does not wait any more.
     pub(super) fn leave(&mut self, key: GroupKey, job: JobUuid) {
         if let Some(group) = self.groups.get_mut(&key) {
@@ -282,6 +287,22 @@ impl Policy {
                 None
             }
             Holder::Job { .. } | Holder::Nobody => None,
+        }
+    }
+
+    /// Jobs whose groups' classes have lost their last slots are to be queued again: other slots may fit, and if none does
+    /// they are not to wait for ever.
+    pub(super) fn leave_classes_without_slots(&mut self, now: Moment) {
+        let is_empty = |group: &OpenGroup| self.pool.pool().class(group.class).slots == 0;
+        let groups = self.groups.groups.iter().filter(|(_, group)| is_empty(group));
+        let keys: Vec<GroupKey> = groups.map(|(key, _)| *key).collect();
+        for key in keys {
+            let Some(group) = self.groups.groups.get_mut(&key) else { continue };
+            for job in std::mem::take(&mut group.waiting) {
+                self.pool.remove_group_job(key.tenant);
+                self.set_stage(job, Stage::Anew);
+            }
+            self.close_if_empty(key, now);
         }
     }
 

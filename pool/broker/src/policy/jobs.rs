@@ -95,6 +95,7 @@ impl Policy {
     /// Looks again in which slots waiting jobs can run, after kinds of slots or accelerators have changed.
     pub fn update_jobs(&mut self, catalog: &Catalog, now: Moment) {
         self.is_outdated = false;
+        self.leave_classes_without_slots(now);
         let waiting = |job: &Job| job.stage != Stage::Granted;
         let jobs: Vec<JobUuid> =
             self.jobs.iter().filter(|(_, job)| waiting(job)).map(|(uuid, _)| *uuid).collect();

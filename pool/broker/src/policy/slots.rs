@@ -136,13 +136,12 @@ impl Policy {
 
     /// Takes a slot out of the pool, and ends what holds it.
     fn take_out(&mut self, place: Slot, now: Moment) {
-        if !self.slots.contains_key(&place) {
-            return;
-        }
+        let Some(class) = self.slots.get(&place).map(|slot| slot.class) else { return };
         let actions = self.pool.remove_slot(place, pool_time(now.now));
         self.act(actions, now);
         self.end_holder(place, now);
         self.slots.remove(&place);
+        self.is_outdated |= self.pool.pool().class(class).slots == 0 && self.groups.use_class(class);
     }
 
     fn follow_lease(

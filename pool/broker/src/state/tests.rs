@@ -125,8 +125,12 @@ impl Bench {
     }
 
     fn register(&mut self, manager: u64, slots: Vec<SlotStatus>) -> Vec<Output> {
+        self.register_kind(manager, "a10", slots)
+    }
+
+    fn register_kind(&mut self, manager: u64, kind: &str, slots: Vec<SlotStatus>) -> Vec<Output> {
         let board =
-            Board { name: "b".into(), kind: "a10".into(), shell: None, node: format!("n{manager}").into() };
+            Board { name: "b".into(), kind: kind.into(), shell: None, node: format!("n{manager}").into() };
         let lent = LentBoard { board, slots: vec![LentSlot::default(); slots.len()] };
         self.seqs.insert(manager, 0);
         let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };

@@ -93,6 +93,37 @@ fn a_group_that_found_no_slots_gets_those_of_a_manager_that_comes_back() {
 }
 
 #[test]
+fn a_group_whose_kind_of_slots_is_gone_moves_to_another_kind_or_is_told_after_30_s() {
+    let library = |boards: &[&str]| {
+        let variant = |board: &&str| {
+            let digest = Digest::from_bytes([1; 32]);
+            format!("[[accelerators.aes]]\nboard = \"{board}\"\ndigest = \"{digest}\"\n")
+        };
+        Catalog::parse(&boards.iter().map(variant).collect::<String>()).unwrap()
+    };
+    for (boards, moves) in [(&["a10", "u50"][..], true), (&["a10"], false)] {
+        let mut bench = Bench::of_groups(2);
+        bench.input(Input::Catalog(library(boards)));
+        bench.register(1, vec![SlotStatus::Free; 2]);
+        bench.register_kind(2, "u50", vec![SlotStatus::Free]);
+        let held = (1..=4).flat_map(|job| prepares(&bench.want(job, "aes", group(9, 4)))).collect::<Leases>();
+        assert_eq!(held.iter().map(|(manager, _)| *manager).collect::<Vec<_>>(), [1, 1]);
+        held.iter().for_each(|(manager, lease)| bench.hold(*manager, lease));
+        let drained = bench.input(Input::ManagerClosed(ConnectionId(1)));
+        bench.state.policy.check();
+        let granted = prepares(&drained).iter().map(|(manager, _)| *manager).collect::<Vec<_>>();
+        assert_eq!(granted, if moves { vec![2] } else { vec![] });
+        // A job that comes now goes where the others of the group are.
+        assert_eq!(cancelled(&bench.want(5, "aes", group(9, 4))), []);
+        let told = cancelled(&bench.pass(Millis::from_secs(31)));
+        let told = told.iter().map(|(job, why, _)| (*job, *why)).collect::<Vec<_>>();
+        let without_slot = [3, 4, 5].map(|job| (job, CancelCause::NoFittingSlot));
+        assert_eq!(told, if moves { vec![] } else { without_slot.to_vec() });
+        bench.state.policy.check();
+    }
+}
+
+#[test]
 fn a_group_whose_bitstream_was_at_fault_gets_slots_when_it_may_be_tried_again() {
     let mut bench = Bench::of_groups(3);
     bench.register(1, vec![SlotStatus::Free; 3]);
