@@ -17,6 +17,7 @@ mod bundles;
 mod consistency;
 mod explanation;
 mod faults;
+mod first_named;
 mod groups;
 mod jobs;
 mod names;
@@ -29,6 +30,7 @@ mod views;
 use crate::catalog::{SlotKind, Variant};
 use bundles::{BundleKey, OpenBundles};
 use faults::Faults;
+use first_named::FirstNamed;
 use fpga_board::slots::SlotIndex;
 use fpga_cluster::pool::state::PoolError;
 use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, JobId, NodeIndex, SlotClass, TenantId};
@@ -95,6 +97,7 @@ pub struct Policy {
     nodes: Names,
     accelerators: Names,
     kinds: Vec<SlotKind>,
+    first_named: BTreeMap<NodeIndex, FirstNamed>,
     boards: BTreeMap<ManagerId, Board>,
     /// The slots' places in the pool. A manager that comes back has the same.
     places: BTreeMap<SlotId, Slot>,
@@ -208,6 +211,7 @@ impl Policy {
             nodes: Names::default(),
             accelerators: Names::default(),
             kinds: Vec::new(),
+            first_named: BTreeMap::new(),
             boards: BTreeMap::new(),
             places: BTreeMap::new(),
             slots: BTreeMap::new(),

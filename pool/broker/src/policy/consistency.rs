@@ -62,6 +62,11 @@ impl Policy {
         assert_eq!((slots as usize, jobs as usize, groups as usize), books, "slots, of jobs, of groups");
     }
 
+    /// Number of bitstreams that have numbers of their own.
+    pub fn named_bitstreams(&self) -> usize {
+        self.accelerators.iter().count()
+    }
+
     fn places_of(&self, is_meant: impl Fn(Holder) -> bool) -> BTreeSet<Slot> {
         let meant = self.slots.iter().filter(|(_, slot)| is_meant(slot.holder));
         meant.map(|(place, _)| *place).collect()

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of names. All later ones share the last number: they are treated as one.
+/// Maximum number of names. All later ones share [`OTHERS`]: they are treated as one.
 const MAX_NAMES: u32 = 1 << 16;
+/// The number of all names that have none of their own.
+pub(super) const OTHERS: u32 = MAX_NAMES;
 
 /// Names and their numbers, in the order in which they came.
 #[derive(Debug, Default)]
@@ -21,12 +23,17 @@ impl Names {
         }
         let number = u32::try_from(self.names.len()).unwrap_or(MAX_NAMES);
         if number >= MAX_NAMES {
-            return (MAX_NAMES, false);
+            return (OTHERS, false);
         }
         let name: Arc<str> = name.into();
         self.numbers.insert(Arc::clone(&name), number);
         self.names.push(name);
         (number, true)
+    }
+
+    /// Whether a name has a number of its own.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.numbers.contains_key(name)
     }
 
     /// The name with a number.

@@ -2,11 +2,14 @@
 
 use super::groups::GroupKey;
 use super::jobs::bytes_of;
+use super::names::OTHERS;
 use super::overruns::beyond;
 use super::{Board, Decision, Holder, Policy, Recall, SlotId, SlotState, Stage, arrival, pool_time};
 use crate::catalog::SlotKind;
 use fpga_cluster::pool::state::{PoolError, Use};
-use fpga_cluster::pool::{Bytes, ClassSet, Job as PoolJob, NodeIndex, SlotClass, SlotNumber, TenantId};
+use fpga_cluster::pool::{
+    AcceleratorId, Bytes, ClassSet, Job as PoolJob, NodeIndex, SlotClass, SlotNumber, TenantId,
+};
 use fpga_cluster::shared_pool::{Actions, Slot};
 use fpga_core::bitstream::Digest;
 use fpga_core::units::Moment;
@@ -18,16 +21,19 @@ use fpga_pool_leases::timing;
 use std::time::Duration;
 
 impl Policy {
-    /// Takes in what a manager says of its board. [`Self::follow`] comes next, for each slot.
-    pub fn set_board(&mut self, manager: ManagerId, lent: &LentBoard) {
-        let (node, _) = self.nodes.number(&lent.board.node);
+    /// Takes in what a manager says of its board. [`Self::follow`] comes next, for each slot. Returns whether it is to be told
+    /// that some of the slots are not used, since there are too many kinds.
+    pub fn set_board(&mut self, manager: ManagerId, lent: &LentBoard) -> bool {
+        let node = NodeIndex(self.nodes.number(&lent.board.node).0);
         let classes = lent.slots.iter().map(|slot| {
             let (kind, shell) = (lent.board.kind.clone(), lent.board.shell.clone());
-            self.class(SlotKind { kind, shell, region: slot.region.clone() })
+            self.class(SlotKind { kind, shell, region: slot.region.clone() }, node)
         });
-        let classes = classes.collect();
+        let classes: Vec<Option<SlotClass>> = classes.collect();
+        let is_used = classes.iter().all(Option::is_some);
         let loaded = lent.slots.iter().map(|slot| slot.loaded).collect();
-        self.boards.insert(manager, Board { node: NodeIndex(node), classes, loaded });
+        self.boards.insert(manager, Board { node, classes, loaded });
+        !is_used && self.first_named.entry(node).or_default().tell()
     }
 
     /// Slots are followed one after the other: see
@@ -103,11 +109,14 @@ impl Policy {
         Some((board.node, (*board.classes.get(id.slot.0 as usize)?)?))
     }
 
-    /// The class of a kind of slots; `None` if there are too many kinds.
-    fn class(&mut self, kind: SlotKind) -> Option<SlotClass> {
+    /// The class of a kind of slots that a node lends; `None` if there are too many kinds.
+    fn class(&mut self, kind: SlotKind, node: NodeIndex) -> Option<SlotClass> {
         let number = self.kinds.iter().position(|known| *known == kind).unwrap_or(self.kinds.len());
         let class = SlotClass::new(u8::try_from(number).ok()?)?;
         if number == self.kinds.len() {
+            if !self.first_named.entry(node).or_default().take_kind() {
+                return None;
+            }
             self.kinds.push(kind);
             // Jobs that wait may run in such slots.
             self.is_outdated = true;
@@ -129,7 +138,7 @@ impl Policy {
         if let Some(digest) = loaded
             && self.slots.get(&place).is_some_and(|slot| slot.holder == Holder::Nobody)
         {
-            let resident = self.accelerator_of(&digest);
+            let resident = self.accelerator_in_slot(&digest, place.node);
             self.pool.set_resident(place, Some(resident));
         }
     }
@@ -184,8 +193,8 @@ impl Policy {
     /// Takes a slot into the pool that has a lease which this policy did not decide.
     fn adopt(&mut self, id: SlotId, place: Slot, class: SlotClass, lease: &Lease, now: Moment) {
         let at = pool_time(now.now);
-        let (tenant, job) = (self.tenant(lease.tenant.as_str(), now), lease.job);
-        let accelerator = self.accelerator_of(&lease.digest);
+        let (tenant, job) = (self.tenant_of_lease(lease, place.node, now), lease.job);
+        let accelerator = self.accelerator_in_slot(&lease.digest, place.node);
         self.held.insert(job, bytes_of(&lease.work));
         self.is_outdated |= self.groups.lack_class();
         let mut state = SlotState::of_nobody(id, class);
@@ -266,6 +275,26 @@ impl Policy {
             self.jobs.remove(&job);
         }
         self.returning.add(job, bytes, now.now + timing::LOST);
+    }
+
+    /// The tenant of a lease that a node's manager tells. Those of too many new tenants count as one's, which has no quotas.
+    fn tenant_of_lease(&mut self, lease: &Lease, node: NodeIndex, now: Moment) -> TenantId {
+        let name = lease.tenant.as_str();
+        if self.tenants.has(name) || self.first_named.entry(node).or_default().take_tenant() {
+            self.tenant(name, now)
+        } else {
+            TenantId(OTHERS)
+        }
+    }
+
+    /// The accelerator of a bitstream that a node's manager tells. Too many new ones count as one.
+    fn accelerator_in_slot(&mut self, digest: &Digest, node: NodeIndex) -> AcceleratorId {
+        let is_known = self.accelerators.has(&digest.to_string());
+        if is_known || self.first_named.entry(node).or_default().take_bitstream() {
+            self.accelerator_of(digest)
+        } else {
+            AcceleratorId(OTHERS)
+        }
     }
 
     /// The tenant's number. A new tenant gets what the settings say.

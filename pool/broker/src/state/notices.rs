@@ -1,15 +1,16 @@
 //! What the protocol tells the policy.
 
 use super::State;
-use crate::policy::{AskedJob, SlotId};
+use crate::policy::{AskedJob, Policy, SlotId};
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::Digest;
 use fpga_core::units::Moment;
-use fpga_pool_api::manager::Board;
+use fpga_pool_api::manager::{Board, LentBoard};
 use fpga_pool_leases::broker::{Notice, SlotRecord};
 use fpga_pool_leases::ids::{JobUuid, ManagerId};
 use fpga_pool_leases::lease::Usage;
 use fpga_pool_leases::messages::Refusal;
+use tracing::warn;
 
 impl State {
     pub(super) fn notice(&mut self, notice: &Notice, now: Moment) {
@@ -65,7 +66,7 @@ impl State {
         self.policy.forget();
         self.policy.learn_slots();
         for (manager, board) in &self.boards {
-            self.policy.set_board(*manager, board);
+            set_board(&mut self.policy, *manager, board);
         }
         // Leases come first: they count for quotas. Free slots come last: the policy chooses among all jobs.
         self.follow_where(|record| !matches!(record, SlotRecord::Free), now);
@@ -95,7 +96,7 @@ impl State {
     fn registered(&mut self, manager: ManagerId, now: Moment) {
         let Some(board) = self.registering.take() else { return };
         if self.is_active() {
-            self.policy.set_board(manager, &board);
+            set_board(&mut self.policy, manager, &board);
             self.policy.learn_slots();
             let slots = u32::try_from(board.slots.len()).unwrap_or(0);
             for slot in (0..slots).map(SlotIndex) {
@@ -131,6 +132,18 @@ impl State {
             first_arrival: job.first_arrival,
         };
         self.policy.wait(uuid, asked, &self.catalog, now);
+    }
+}
+
+/// Tells the policy of a board, and people of slots that are not used.
+fn set_board(policy: &mut Policy, manager: ManagerId, lent: &LentBoard) {
+    if policy.set_board(manager, lent) {
+        let Board { name, node, .. } = &lent.board;
+        warn!(
+            board = &**name,
+            node = &**node,
+            "Slots of this node are not used: it lends too many kinds (board, shell, region) that no other node does"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 mod bundles;
 mod groups;
 mod groups_end;
+mod liars;
 mod moves;
 mod quotas;
 mod reasons;
@@ -132,6 +133,10 @@ impl Bench {
         let board =
             Board { name: "b".into(), kind: kind.into(), shell: None, node: format!("n{manager}").into() };
         let lent = LentBoard { board, slots: vec![LentSlot::default(); slots.len()] };
+        self.register_board(manager, lent, slots)
+    }
+
+    fn register_board(&mut self, manager: u64, lent: LentBoard, slots: Vec<SlotStatus>) -> Vec<Output> {
         self.seqs.insert(manager, 0);
         let endpoint = Endpoint { address: "a:1".into(), key: None, socket: None };
         let (incarnation, max_term) = (Incarnation(7), Term(0));

@@ -9,7 +9,7 @@ impl Bench {
     }
 
     /// A lease of the first manager that was there before.
-    fn former(&self, slot: u32, work: Work, seconds: u64) -> SlotStatus {
+    pub(super) fn former(&self, slot: u32, work: Work, seconds: u64) -> SlotStatus {
         let lease = Lease {
             id: LeaseId(500 + u128::from(slot)),
             incarnation: Incarnation(7),
