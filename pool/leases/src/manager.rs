@@ -304,10 +304,8 @@ impl Manager {
                 }
             }
             ClientToManager::Step { lease, step } => {
-                self.each_slot(actions, |slot, effects| {
-                    slot.client_alive(connection, now);
-                    slot.step(lease, step, connection, now, effects);
-                });
+                // No sign of life: a step may have waited since its client was heard last.
+                self.each_slot(actions, |slot, effects| slot.step(lease, step, connection, now, effects));
             }
             ClientToManager::Release { lease } => {
                 self.each_slot(actions, |slot, effects| slot.release(lease, now, effects));

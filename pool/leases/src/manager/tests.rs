@@ -239,6 +239,20 @@ fn a_silent_client_loses_its_slot_and_tasks_that_do_not_end_are_killed_within_35
 }
 
 #[test]
+fn steps_that_waited_and_start_do_not_keep_the_slot_of_a_dead_client() {
+    let mut bench = Bench::new();
+    bench.hold(lease(1));
+    for step in 0..5 {
+        bench.step(1, step);
+        assert_eq!(causes(&bench.pass(Millis(999))), []);
+        bench.step_ended(1, step);
+        let silent = if step == 4 { vec![SlotCause::Silent] } else { Vec::new() };
+        assert_eq!(causes(&bench.pass(Millis(1))), silent);
+    }
+    assert_eq!(bench.status(), SlotStatus::Free);
+}
+
+#[test]
 fn a_slot_whose_process_is_not_reaped_is_bad_until_a_probe_succeeds() {
     let mut bench = Bench::new();
     bench.hold(lease(1));
