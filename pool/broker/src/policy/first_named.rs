@@ -7,7 +7,6 @@
 const MAX_KINDS: u32 = 8;
 /// Maximum number of tenants that a node's leases are the first to name: a broker that takes over learns some by them.
 const MAX_TENANTS: u32 = 64;
-
 /// Maximum number of bitstreams that a node's slots and leases are the first to name.
 const MAX_BITSTREAMS: u32 = 64;
 
