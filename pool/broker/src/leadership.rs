@@ -28,6 +28,8 @@ pub async fn follow(
         match (leads, until) {
             (false, Some(_)) => match fencing.read().await {
                 Ok(term) => {
+                    // What the owner asked for when it led before is over.
+                    while swaps.try_recv().is_ok() {}
                     leads = desk.tell(Input::MayLead { term: Term(term) }).await.is_ok();
                 }
                 Err(error) => {
@@ -38,7 +40,7 @@ pub async fn follow(
             },
             (true, None) => {
                 leads = false;
-                if desk.tell(Input::LeaseLost).await.is_err() {
+                if desk.stand_by().await.is_err() {
                     return std::future::pending().await;
                 }
             }
@@ -53,7 +55,8 @@ pub async fn follow(
         tokio::select! {
             () = leadership.changed() => {}
             () = expires => {}
-            Some(Swap { expected, next }) = swaps.recv() => {
+            // An owner that stands by wants no term any more: it would not hear that it leads.
+            Some(Swap { expected, next }) = swaps.recv(), if leads => {
                 let outcome = match fencing.replace(expected.0, next.0).await {
                     Ok(()) => SwapOutcome::Done,
                     Err(error) => {

@@ -31,6 +31,8 @@ pub enum Command {
     Open(ConnectionId, Peer),
     /// Something happens.
     Input(Box<Input>),
+    /// The Lease is lost. The answer says that the broker stands by.
+    StandBy(oneshot::Sender<()>),
     /// Somebody looks.
     Look(Viewer, oneshot::Sender<v1::Pool>),
 }
@@ -80,7 +82,7 @@ impl Desk {
     /// # Errors
     /// UNAVAILABLE.
     pub async fn send(&self, command: Command) -> Result<(), Status> {
-        self.commands.send(command).await.map_err(|_| Status::unavailable("the broker ends"))
+        self.commands.send(command).await.map_err(|_| ends())
     }
 
     /// Tells the owner what happens.
@@ -89,6 +91,17 @@ impl Desk {
     /// UNAVAILABLE.
     pub async fn tell(&self, input: Input) -> Result<(), Status> {
         self.send(Command::Input(Box::new(input))).await
+    }
+
+    /// Tells the owner that the Lease is lost, and waits until it stands by: it replaces no term from then on until it may
+    /// lead again.
+    ///
+    /// # Errors
+    /// UNAVAILABLE.
+    pub async fn stand_by(&self) -> Result<(), Status> {
+        let (answer, stands_by) = oneshot::channel();
+        self.send(Command::StandBy(answer)).await?;
+        stands_by.await.map_err(|_| ends())
     }
 
     /// A new connection's id.
@@ -165,6 +178,11 @@ impl Owner {
                 self.peers.insert(connection, peer);
             }
             Command::Input(input) => self.input(*input),
+            Command::StandBy(answer) => {
+                self.input(Input::LeaseLost);
+                // Whoever waited may have gone.
+                let _ = answer.send(());
+            }
             Command::Look(viewer, answer) => {
                 // Whoever looked may have gone.
                 let _ = answer.send(self.state.view(&viewer, self.now()));
@@ -260,6 +278,10 @@ impl Peer {
             Messages::Client(to) => to.send(Err(status())),
         };
     }
+}
+
+fn ends() -> Status {
+    Status::unavailable("the broker ends")
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {

@@ -10,16 +10,21 @@ use axum::{Json, Router};
 use fpga_net::election::{Election, FENCING_TOKEN, FencingError, Timing};
 use fpga_net::testing::Server;
 use fpga_pool::leadership::{self, LEASE};
-use fpga_pool::terms::Terms;
+use fpga_pool::terms::{Swap, Terms};
+use fpga_pool_leases::ids::Term;
 use fpga_pool_leases::messages::SlotStatus;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{RwLock, mpsc, watch};
 
 #[derive(Debug, Clone, Default)]
-struct Lease(Arc<Mutex<(u64, Option<Value>)>>);
+struct Lease {
+    kept: Arc<Mutex<(u64, Option<Value>)>>,
+    /// Who holds it for writing keeps the API server from answering.
+    answers: Arc<RwLock<()>>,
+}
 
 impl Lease {
     fn serve(&self) -> Server {
@@ -32,7 +37,7 @@ impl Lease {
     }
 
     fn field(&self, pointer: &str) -> Option<String> {
-        let lease = self.0.lock().1.clone()?;
+        let lease = self.kept.lock().1.clone()?;
         lease.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
     }
 
@@ -42,14 +47,16 @@ impl Lease {
 }
 
 async fn read(State(lease): State<Lease>) -> Response {
-    match lease.0.lock().1.clone() {
+    let _answers = lease.answers.read().await;
+    match lease.kept.lock().1.clone() {
         Some(lease) => Json(lease).into_response(),
         None => refusal(StatusCode::NOT_FOUND, "NotFound"),
     }
 }
 
 async fn write(State(lease): State<Lease>, Json(mut new): Json<Value>) -> Response {
-    let mut kept = lease.0.lock();
+    let _answers = lease.answers.read().await;
+    let mut kept = lease.kept.lock();
     let version = kept.1.as_ref().and_then(|lease| lease.pointer("/metadata/resourceVersion").cloned());
     if new.pointer("/metadata/resourceVersion").cloned() != version {
         return refusal(StatusCode::CONFLICT, "Conflict");
@@ -71,6 +78,7 @@ fn refusal(code: StatusCode, reason: &str) -> Response {
 /// A broker that races.
 struct Racer {
     bed: Bed,
+    swaps: mpsc::Sender<Swap>,
     stop: watch::Sender<bool>,
     race: tokio::task::JoinHandle<()>,
 }
@@ -82,10 +90,10 @@ impl Racer {
         let timing = Timing::of(Duration::from_secs(3));
         let (mut race, leadership) = Election::new(client, "test", LEASE, name.to_owned(), timing);
         let (swaps, to_swap) = mpsc::channel(1);
-        let bed = Bed::standing_by(Options::default(), Terms::Lease(swaps)).await;
+        let bed = Bed::standing_by(Options::default(), Terms::Lease(swaps.clone())).await;
         tokio::spawn(leadership::follow(leadership, race.fencing(), to_swap, bed.desk.clone()));
         let (stop, stopped) = watch::channel(false);
-        Self { bed, stop, race: tokio::spawn(race.run(stopped)) }
+        Self { bed, swaps, stop, race: tokio::spawn(race.run(stopped)) }
     }
 }
 
@@ -104,7 +112,7 @@ async fn when_the_active_broker_ends_the_other_one_takes_a_later_term_and_goes_o
     let ticket = client.want(want(1, 10)).await;
     assert!(!second.bed.desk.is_in_office());
 
-    let Racer { bed, stop, race } = first;
+    let Racer { bed, stop, race, .. } = first;
     bed.stop().await;
     stop.send_replace(true);
     race.await.unwrap();
@@ -119,6 +127,27 @@ async fn when_the_active_broker_ends_the_other_one_takes_a_later_term_and_goes_o
     let mut manager = second.bed.manager_with("", "n1", vec![SlotStatus::Free]).await;
     manager.prepared().await;
     client.offered().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_lost_its_lease_while_it_wanted_a_term_leads_again_when_it_has_the_lease() {
+    let lease = Lease::default();
+    let api_server = lease.serve();
+    let racer = Racer::start(&api_server, "first").await;
+    racer.bed.until_active().await;
+    let no_answers = lease.answers.write().await;
+    let stands_by = async {
+        while racer.bed.desk.is_in_office() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, stands_by).await.unwrap();
+    racer.swaps.send(Swap { expected: Term(1), next: Term(9) }).await.unwrap();
+    // The Lease is had again while the broker would wait for the answer to that.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(no_answers);
+    racer.bed.until_active().await;
+    assert_eq!(lease.term().as_deref(), Some("2"), "the term of before is not taken");
 }
 
 #[tokio::test]
