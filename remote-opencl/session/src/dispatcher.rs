@@ -187,6 +187,16 @@ impl Dispatcher {
         }
     }
 
+    /// Submits a task if no other one runs or waits. Returns its grant; without one the task is forgotten.
+    pub fn submit_alone(&self, request: TaskRequest) -> Option<Grant> {
+        let now = self.now();
+        let grant = self.change(|dispatch| {
+            let is_empty = dispatch.running() == 0 && dispatch.waiting() == 0;
+            if is_empty { dispatch.submit(request, now).ok().flatten() } else { None }
+        });
+        self.admitted(vec![grant?]).pop()
+    }
+
     /// Ends a granted task and reports its use of slots. Returns the grants of tasks that may start now, of
     /// any session.
     ///

@@ -1,7 +1,7 @@
 //! One lent slot: its dispatch, its loads, and what its sessions run with.
 
 use super::gate::LeaseGate;
-use fpga_board::dispatch::{Lanes, TaskRequest, Tenant};
+use fpga_board::dispatch::{Grant, Lanes, TaskRequest, Tenant};
 use fpga_board::slots::{Demand, OtherKernels, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
 use fpga_pool_leases::manager::LoadOutcome;
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// The session for which the lender itself loads bitstreams. Sessions of clients are numbered from 1.
 pub(super) const LENDER: SessionId = SessionId(0);
+/// Interval at which a load looks whether the slot is empty.
+const EMPTY_TICK: Duration = Duration::from_millis(1);
 
 /// A lent slot.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl LentSlot {
         })
     }
 
-    /// Loads a bitstream into the slot, which no session holds. Of a board that the vendor loads only the bitstream's
+    /// Loads a bitstream into the slot, which no session holds, once it is empty. Of a board that the vendor loads only the bitstream's
     /// presence is checked: the vendor loads it when the session makes its program.
     pub(super) async fn load(&self, config: &Config, bitstream: Digest) -> LoadOutcome {
         if config.catalogue.name_of(&bitstream).is_none() && !config.store.contains(&bitstream) {
@@ -67,21 +69,7 @@ impl LentSlot {
         if config.loads == Loads::ByVendor {
             return LoadOutcome::Loaded;
         }
-        let task = self.dispatcher.new_task();
-        let request = TaskRequest {
-            session: LENDER,
-            task,
-            tenant: Tenant::new("pool"),
-            demand: Demand::of([bitstream], OtherKernels::None),
-            lanes: Lanes::Any,
-            kind: None,
-            bytes: 0,
-        };
-        let Ok(Some(grant)) = self.dispatcher.submit(request) else {
-            // No task runs in a free slot, so a slot that can't be had is at fault.
-            self.dispatcher.cancel_session(LENDER);
-            return LoadOutcome::Failed;
-        };
+        let grant = self.take(bitstream).await;
         for load in grant.load {
             config.port.load(config.reconfiguration_time).await;
             self.reports.reconfigured(&Reconfigured {
@@ -91,8 +79,29 @@ impl LentSlot {
                 tenant: Tenant::new("pool"),
             });
         }
-        self.dispatcher.finished(task);
+        self.dispatcher.finished(grant.task);
         LoadOutcome::Loaded
+    }
+
+    /// Takes the slot for a load, as soon as no task is left in it. While the lease protocol calls it free, waiting tasks of a
+    /// former lease may still be refused one by one, and a killed one not be noted as ended. If that goes on for too long, the
+    /// protocol calls the slot bad, as for every load that does not end.
+    async fn take(&self, bitstream: Digest) -> Grant {
+        loop {
+            let request = TaskRequest {
+                session: LENDER,
+                task: self.dispatcher.new_task(),
+                tenant: Tenant::new("pool"),
+                demand: Demand::of([bitstream], OtherKernels::None),
+                lanes: Lanes::Any,
+                kind: None,
+                bytes: 0,
+            };
+            if let Some(grant) = self.dispatcher.submit_alone(request) {
+                return grant;
+            }
+            tokio::time::sleep(EMPTY_TICK).await;
+        }
     }
 
     /// Whether no task and no load has the slot.
@@ -100,3 +109,6 @@ impl LentSlot {
         self.dispatcher.running() == 0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,6 +111,18 @@ fn the_tasks_of_a_lent_slot_are_told_of_and_use_no_other_slot() {
 }
 
 #[test]
+fn a_task_that_wants_the_slot_alone_gets_it_once_no_other_task_is_left_and_never_waits() {
+    let dispatcher = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), Reports::off());
+    let (a, b) = (dispatcher.new_session(), dispatcher.new_session());
+    let first = dispatcher.submit(request(&dispatcher, a, 1)).unwrap().unwrap();
+    assert_eq!(dispatcher.submit_alone(request(&dispatcher, b, 2)), None);
+    assert_eq!((dispatcher.waiting(), dispatcher.running()), (0, 1));
+    assert_eq!(dispatcher.finished(first.task), []);
+    let alone = dispatcher.submit_alone(request(&dispatcher, b, 2)).unwrap();
+    assert_eq!((alone.session, alone.load.len(), dispatcher.running()), (b, 1, 1));
+}
+
+#[test]
 fn the_tasks_of_a_lent_slot_that_run_no_kernel_are_told_apart() {
     let others = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), Reports::off());
     let holder = others.new_session();
