@@ -317,6 +317,12 @@ impl Dispatcher {
         if is_there { Residency::Resident } else { Residency::Absent }
     }
 
+    /// The bitstream in each slot.
+    #[must_use]
+    pub fn resident(&self) -> Vec<Option<Digest>> {
+        self.lock().dispatch.slots().resident().collect()
+    }
+
     /// Whether sessions other than this one use slots or wait for them.
     #[must_use]
     pub fn others(&self, session: SessionId) -> Others {

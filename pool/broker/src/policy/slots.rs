@@ -149,7 +149,13 @@ impl Policy {
         let actions = self.pool.remove_slot(place, pool_time(now.now));
         self.act(actions, now);
         self.end_holder(place, now);
-        self.slots.remove(&place);
+        // What the manager had loaded when it registered may be replaced since.
+        if let Some(SlotState { id, .. }) = self.slots.remove(&place)
+            && let Some(board) = self.boards.get_mut(&id.manager)
+            && let Some(loaded) = board.loaded.get_mut(id.slot.0 as usize)
+        {
+            *loaded = None;
+        }
         self.is_outdated |= self.pool.pool().class(class).slots == 0 && self.groups.use_class(class);
     }
 

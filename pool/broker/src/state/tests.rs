@@ -130,10 +130,8 @@ impl Bench {
     }
 
     fn register_kind(&mut self, manager: u64, kind: &str, slots: Vec<SlotStatus>) -> Vec<Output> {
-        let board =
-            Board { name: "b".into(), kind: kind.into(), shell: None, node: format!("n{manager}").into() };
-        let lent = LentBoard { board, slots: vec![LentSlot::default(); slots.len()] };
-        self.register_board(manager, lent, slots)
+        let lent = vec![LentSlot::default(); slots.len()];
+        self.register_board(manager, LentBoard { board: board(manager, kind), slots: lent }, slots)
     }
 
     fn register_board(&mut self, manager: u64, lent: LentBoard, slots: Vec<SlotStatus>) -> Vec<Output> {
@@ -211,6 +209,11 @@ impl Bench {
 /// A group that has a minimum, a maximum, and a throughput as its goal.
 fn throughput_group(actions_per_hour: u64, least: u32, most: u32) -> Work {
     Work::Group(Group { id: GroupUuid(9), goal: Goal::Throughput { actions_per_hour }, least, most })
+}
+
+/// The board of a manager, on a node of its own.
+fn board(manager: u64, kind: &str) -> Board {
+    Board { name: "b".into(), kind: kind.into(), shell: None, node: format!("n{manager}").into() }
 }
 
 /// The leases that are to be prepared, with their managers.

@@ -11,7 +11,7 @@ use fpga_pool_api::hello::Hello;
 use fpga_pool_api::limits::{
     HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MANAGER_MESSAGE_BYTES, PROTOCOL_VERSION,
 };
-use fpga_pool_api::manager::{Board, FromManager, LentBoard};
+use fpga_pool_api::manager::{Board, FromManager, LentBoard, LentSlot};
 use fpga_pool_api::v1;
 use fpga_pool_api::v1::broker_client::BrokerClient;
 use fpga_pool_leases::messages::{BrokerToManager, ManagerToBroker};
@@ -99,7 +99,7 @@ impl Brokers {
             tokio::select! {
                 message = messages.recv() => {
                     let Some(message) = message else { break End::Replaced };
-                    if to.send(self.encode(message)).await.is_err() {
+                    if to.send(self.encode(message, lender)).await.is_err() {
                         break End::ByBroker(anyhow::anyhow!("it has ended the stream"));
                     }
                 }
@@ -114,16 +114,19 @@ impl Brokers {
         (Registered::Yes, end)
     }
 
-    fn encode(&self, message: ManagerToBroker) -> v1::FromManager {
+    fn encode(&self, message: ManagerToBroker, lender: &Lender) -> v1::FromManager {
+        let mut lent = LentBoard { board: self.board.clone(), slots: Vec::new() };
         let message = match message {
             ManagerToBroker::Register { incarnation, max_term, mut endpoint, slots } => {
                 let key = self.listener_tls.as_ref().and_then(|tls| tls.public_key());
                 endpoint.key = key.map(|key| key.0);
+                // The broker grants a slot first to jobs whose bitstream it has.
+                lent.slots = lender.loaded().map(|loaded| LentSlot { region: None, loaded }).collect();
                 ManagerToBroker::Register { incarnation, max_term, endpoint, slots }
             }
             message => message,
         };
-        FromManager::encode(message, &LentBoard { board: self.board.clone(), slots: Vec::new() })
+        FromManager::encode(message, &lent)
     }
 
     /// Opens a stream and says Hello.

@@ -14,6 +14,7 @@ use super::processes::LeaseProcesses;
 use super::slot::{LENDER, LentSlot};
 use crate::former::FormerProcess;
 use fpga_board::slots::{SessionId, SlotIndex};
+use fpga_core::bitstream::Digest;
 use fpga_core::units::{Millis, MonotonicTime};
 use fpga_pool_leases::ids::{ConnectionId, Incarnation, LeaseId};
 use fpga_pool_leases::lease::Endpoint;
@@ -214,6 +215,11 @@ impl Lender {
         for lease in state.leases() {
             self.0.handle(&mut state, Event::Broker(connection, BrokerToManager::Recall { lease }));
         }
+    }
+
+    /// The bitstream that each lent slot has, in order.
+    pub(super) fn loaded(&self) -> impl Iterator<Item = Option<Digest>> + '_ {
+        self.0.slots.iter().map(LentSlot::loaded)
     }
 
     /// Notes when a client was heard last: by a byte of its connection.

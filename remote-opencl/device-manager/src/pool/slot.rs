@@ -104,6 +104,11 @@ impl LentSlot {
         }
     }
 
+    /// The bitstream that the slot has.
+    pub(super) fn loaded(&self) -> Option<Digest> {
+        self.dispatcher.resident().into_iter().next().flatten()
+    }
+
     /// Whether no task and no load has the slot.
     pub(super) fn is_idle(&self) -> bool {
         self.dispatcher.running() == 0

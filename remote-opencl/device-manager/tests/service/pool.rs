@@ -338,6 +338,18 @@ async fn leases_outlive_a_broker_and_the_next_one_is_told_of_them() {
 }
 
 #[tokio::test]
+async fn a_manager_that_registers_tells_which_bitstreams_its_lent_slots_have() {
+    let mut pool = Pool::start(&["--slots", "3", "--pool-slots", "2"]).await;
+    let loaded = |stream: &LendStream| stream.board.slots.iter().map(|slot| slot.loaded).collect::<Vec<_>>();
+    assert_eq!(loaded(&pool.stream), [None, None]);
+    drop(pool.holder(7, 1).await);
+    pool.stream.report_of(SlotCause::Closed).await;
+    let digest = pool.digest();
+    drop(pool.stream);
+    assert_eq!(loaded(&pool.broker.registered().await), [None, Some(digest)]);
+}
+
+#[tokio::test]
 async fn loads_of_pods_and_of_the_pool_go_through_one_port() {
     let args = ["--slots", "2", "--pool-slots", "1", "--reconfiguration-time", "400ms"];
     let mut pool = Pool::start_unmodelled(&args).await;

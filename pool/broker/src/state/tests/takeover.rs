@@ -35,6 +35,22 @@ fn a_broker_that_takes_over_counts_the_leases_that_managers_tell() {
 }
 
 #[test]
+fn a_job_gets_the_slot_that_had_its_bitstream_when_the_manager_registered_unless_the_slot_was_away_since() {
+    for (was_away, gets) in [(false, SlotIndex(1)), (true, SlotIndex(0))] {
+        let mut bench = Bench::new("");
+        let loaded = LentSlot { loaded: Some(Digest::from_bytes([1; 32])), ..LentSlot::default() };
+        let lent = LentBoard { board: board(1, "a10"), slots: vec![LentSlot::default(), loaded] };
+        bench.register_board(1, lent, vec![SlotStatus::Free; 2]);
+        if was_away {
+            bench.report(1, SlotIndex(1), SlotStatus::Bad);
+            bench.report(1, SlotIndex(1), SlotStatus::Free);
+        }
+        let (_, lease) = prepares(&bench.run(1)).remove(0);
+        assert_eq!(lease.slot, gets);
+    }
+}
+
+#[test]
 fn a_group_that_is_taken_over_keeps_its_time_its_minimum_and_its_slots() {
     let mut bench = Bench::listening("[default]\nguaranteed-slots = 3\n");
     let goal = Goal::Deadline { actions: 1_000_000, within: Millis::from_secs(900) };
