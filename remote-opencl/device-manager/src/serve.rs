@@ -161,7 +161,7 @@ impl ServeArgs {
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
         let (pool_listener, pool_port) = pool.bind()?.unzip();
-        let pool_tls = pool_port.map(|port| listen.pool_tls(port)).transpose()?.flatten();
+        let pool_tls = pool_port.map(|port| listen.pool_tls(pool.reach(port))).transpose()?.flatten();
         let brokers = lent.map(|_| pool.brokers(names, pool_tls.clone())).transpose()?;
         let (mut listeners, bound) = listen.bind(shared_memory, &at_end)?;
         listeners.extend(pool_listener);

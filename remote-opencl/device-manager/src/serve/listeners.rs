@@ -1,5 +1,6 @@
 //! The manager's listeners: addresses, TLS, tokens, and keepalive.
 
+use super::pool::Reach;
 use crate::config::SharedMemory;
 use crate::handshake::Access;
 use crate::keepalive::Keepalive;
@@ -11,7 +12,6 @@ use clap::Args;
 use fpga_net::duration;
 use fpga_net::ready_file;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,9 +92,9 @@ impl ListenerArgs {
 
     /// TLS for the port of sessions with a lease: clients know the manager by its key, and show no certificate. Leases and
     /// keys of tenants never leave the machine in the clear, whatever --insecure-tcp says.
-    pub(super) fn pool_tls(&self, port: SocketAddr) -> anyhow::Result<Option<Arc<ServerTls>>> {
+    pub(super) fn pool_tls(&self, reach: Reach) -> anyhow::Result<Option<Arc<ServerTls>>> {
         let (Some(certificate), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
-            if self.insecure_tcp && port.ip().is_loopback() {
+            if self.insecure_tcp && reach == Reach::ThisMachine {
                 return Ok(None);
             }
             let tls = ServerTls::with_own_key(HTTP_2).context("--pool-listen: no key can be made")?;

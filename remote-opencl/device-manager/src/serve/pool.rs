@@ -26,6 +26,15 @@ use tonic::transport::Uri;
 /// The address of a manager that no client on another node can reach.
 const NO_ADDRESS: &str = "-";
 
+/// Who can come to a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Processes of this machine.
+    ThisMachine,
+    /// Other machines too.
+    Others,
+}
+
 /// Flags of the slots that are lent to the pool.
 #[derive(Debug, Args)]
 #[command(
@@ -135,6 +144,14 @@ impl PoolArgs {
             address.bind().with_context(|| format!("--pool-listen: cannot listen on {address}"))?;
         let bound = listener.local_addr()?;
         Ok(Some((Listener::Pool(listener), bound)))
+    }
+
+    /// Who can come to `port`, or is told to.
+    pub(super) fn reach(&self, port: SocketAddr) -> Reach {
+        let told = self.pool_address.as_ref();
+        let is_told_to_stay =
+            told.is_none_or(|told| told.parse().is_ok_and(|told: SocketAddr| told.ip().is_loopback()));
+        if port.ip().is_loopback() && is_told_to_stay { Reach::ThisMachine } else { Reach::Others }
     }
 
     /// What is lent, and where clients find the manager.

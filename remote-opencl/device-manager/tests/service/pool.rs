@@ -414,9 +414,14 @@ async fn the_port_of_the_pool_is_known_by_its_key_also_by_a_new_one_and_takes_le
 
 #[tokio::test]
 async fn the_port_of_the_pool_has_a_key_beyond_loopback_addresses_also_where_insecure_tcp_is_allowed() {
-    for (address, has_key) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
-        let args = ["--slots", "2", "--pool-slots", "1", "--insecure-tcp", "--pool-listen", address];
-        let pool = Pool::start(&args).await;
-        assert_eq!(pool.stream.endpoint.key.is_some(), has_key, "{address}");
+    let cases: [(&[&str], bool); 3] = [
+        (&["127.0.0.1:0"], false),
+        (&["0.0.0.0:0"], true),
+        (&["127.0.0.1:0", "--pool-address", "10.0.0.7:9482"], true),
+    ];
+    for (address, has_key) in cases {
+        let args = ["--slots", "2", "--pool-slots", "1", "--insecure-tcp", "--pool-listen"];
+        let pool = Pool::start(&[&args[..], address].concat()).await;
+        assert_eq!(pool.stream.endpoint.key.is_some(), has_key, "{address:?}");
     }
 }
