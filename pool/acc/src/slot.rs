@@ -18,7 +18,7 @@ use fpga_pool_leases::ids::{LeaseId, StepNumber};
 use fpga_pool_leases::lease::Endpoint;
 use fpga_pool_leases::timing;
 use in_order::InOrder;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -97,12 +97,10 @@ pub(crate) fn addresses(endpoint: &Endpoint, is_local: bool) -> Vec<(String, Opt
     near.into_iter().chain(far).collect()
 }
 
-/// Whether others see what goes to the address.
+/// Whether bytes that go to the address leave this machine. A name counts as another machine's, whatever it stands for.
 fn leaves_machine(address: &str) -> bool {
-    let Some(host_and_port) = address.strip_prefix("tcp://") else { return false };
-    let host = host_and_port.rsplit_once(':').map_or(host_and_port, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    !host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    let Some(address) = address.strip_prefix("tcp://") else { return false };
+    !address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }
 
 /// Starts the threads of a slot.

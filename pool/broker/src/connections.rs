@@ -67,8 +67,8 @@ impl Connections {
         Self { open: Arc::default(), most, idle_timeout }
     }
 
-    /// A place for a connection of the peer at this address. If all are taken, the oldest connection without a stream is closed; `None` if each has
-    /// one.
+    /// A place for a connection of the peer at this address. If all places are taken the oldest connection without a
+    /// stream is closed; `None` if each connection has a stream.
     #[must_use]
     pub fn open(&self, address: IpAddr) -> Option<Connection> {
         let mut table = self.open.lock();

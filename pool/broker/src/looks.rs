@@ -77,7 +77,7 @@ impl Looks {
 }
 
 impl Look {
-    /// Who looks.
+    /// The tenant or the operator that gets the view.
     #[must_use]
     pub fn viewer(&self) -> &Viewer {
         &self.viewer

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 /// What an HTTP/2 client sends first: the preface, and a SETTINGS frame without settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// Most connections of the bed.
+/// Maximum number of connections that the broker of these tests keeps open.
 const MOST: usize = 4;
 
 async fn with_connections(idle_timeout: Duration) -> Bed {

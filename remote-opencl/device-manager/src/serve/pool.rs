@@ -26,7 +26,7 @@ use tonic::transport::Uri;
 /// The address of a manager that no client on another node can reach.
 const NO_ADDRESS: &str = "-";
 
-/// Who can come to a port.
+/// The machines whose clients can come to the port for leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     /// Processes of this machine.
@@ -146,7 +146,7 @@ impl PoolArgs {
         Ok(Some((Listener::Pool(listener), bound)))
     }
 
-    /// Who can come to `port`, or is told to.
+    /// The machines whose clients can come to `port`, or are told to by `--pool-address`.
     pub(super) fn reach(&self, port: SocketAddr) -> Reach {
         let told = self.pool_address.as_ref();
         let is_told_to_stay =
