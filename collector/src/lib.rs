@@ -25,8 +25,6 @@ mod rate;
 mod server;
 pub mod state;
 mod stream;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod timeline;
 
 pub use args::Args;

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{PROGRAM, now_ms};
-use fpga_collector::testing::{Collector, wait_until};
+use fpga_test_kit::{Collector, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{PROGRAM, event, now_ms, start_collector};
-use fpga_collector::testing::{Collector, DEADLINE, try_request_unix, wait_until};
+use fpga_test_kit::{Collector, DEADLINE, try_request_unix, wait_until};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
 use fpga_core::units::{Millis, WallTime};

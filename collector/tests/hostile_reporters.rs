@@ -4,7 +4,7 @@
 mod common;
 
 use common::{event, start_collector};
-use fpga_collector::testing::{Collector, DEADLINE, wait_until};
+use fpga_test_kit::{Collector, DEADLINE, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -14,9 +14,9 @@ mod recovery;
 
 use api_server::{Shared, mk_api, serve, write_kubeconfig};
 use common::{PROGRAM, event, start_collector_with};
-use fpga_collector::testing::{Collector, wait_until};
+use fpga_test_kit::{Collector, wait_until};
 use fpga_core::node_state::NodeState;
-use fpga_net::testing::Server;
+use fpga_test_kit::Server;
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{now_ms, start_collector_with};
-use fpga_collector::testing::{Collector, DEADLINE};
+use fpga_test_kit::{Collector, DEADLINE};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{PROGRAM, event, now_ms, start_collector, start_collector_with};
-use fpga_collector::testing::{Collector, DEADLINE, try_request, try_request_unix, wait_until};
+use fpga_test_kit::{Collector, DEADLINE, try_request, try_request_unix, wait_until};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;

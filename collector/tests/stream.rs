@@ -5,7 +5,7 @@
 mod common;
 
 use common::{PROGRAM, event, start_collector_with};
-use fpga_collector::testing::{Collector, DEADLINE, wait_until};
+use fpga_test_kit::{Collector, DEADLINE, wait_until};
 use fpga_core::node_state::{NodeState, decode};
 use fpga_node_stream::limits::REFRESH_INTERVAL;
 use fpga_node_stream::v1::node_stream_server::{NodeStream, NodeStreamServer};

@@ -16,8 +16,6 @@ mod queue;
 mod reporter;
 mod retry_timer;
 mod shared;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod whole_millis;
 
 pub use config::{Config, Endpoint, InvalidEndpoint};

@@ -4,7 +4,7 @@
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
-use fpga_hook::testing::{CollectorStandIn, Shared};
+use fpga_test_kit::{CollectorStandIn, Shared};
 use fpga_hook::{Config, Endpoint, Reporter};
 
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use clap::Parser as _;
 use fpga_extender_api::NodeView;
-use fpga_net::testing::status;
+use fpga_test_kit::status;
 use kube::Client;
 use kubectl_fpga::connection::{Cluster, ConnectArgs};
 use kubectl_fpga::nodes::{merge, table};

@@ -68,7 +68,7 @@ pub async fn load(path: Option<&Path>, context: Option<&str>) -> Result<Config, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::kubeconfig;
+    use fpga_test_kit::kubeconfig;
 
     #[tokio::test]
     async fn a_file_gives_the_address_and_a_problem_names_the_file() {

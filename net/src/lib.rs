@@ -12,8 +12,7 @@
 //! - `kube`: the way to the API server, and events;
 //! - `election`: which of several replicas works, by a Kubernetes Lease;
 //! - `token-review`: whose token of a service account it is, by the API server;
-//! - `sockets`: the sockets between both ends of a remote OpenCL session;
-//! - `testing`: what tests of several crates share.
+//! - `sockets`: the sockets between both ends of a remote OpenCL session.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
 #![deny(unsafe_code)]
 
@@ -50,8 +49,6 @@ pub mod signals;
 pub mod size;
 #[cfg(feature = "sockets")]
 pub mod socket;
-#[cfg(feature = "testing")]
-pub mod testing;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod token_file;

@@ -1,7 +1,7 @@
 //! TLS between the client and the server of this crate: which peers are let in, and what happens when files change.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use fpga_net::testing::{Authority, Identity};
+use fpga_test_kit::{Authority, Identity};
 use fpga_net::tls::{
     ClientFiles, ConnectError, HTTP_1, HandshakeError, PinnedKey, Reload, ServerFiles, ServerTls, dns_names,
 };

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fpga_net::http::Refusal;
-use fpga_net::testing::{Authority, Identity};
+use fpga_test_kit::{Authority, Identity};
 use fpga_net::tls::{HTTP_2, ServerFiles, ServerTls};
 use fpga_net::token_file::TokenFile;
 use fpga_node_stream::access::Access;

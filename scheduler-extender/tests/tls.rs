@@ -2,7 +2,7 @@
 //! real kube-scheduler.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use fpga_net::testing::{Authority, Identity, kubeconfig};
+use fpga_test_kit::{Authority, Identity, kubeconfig};
 use fpga_net::tls::{ClientFiles, ConnectError, HTTP_1, dns_names};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

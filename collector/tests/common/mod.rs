@@ -1,7 +1,7 @@
 //! The collector of this crate, and its events.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use fpga_collector::testing::Collector;
+use fpga_test_kit::Collector;
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};

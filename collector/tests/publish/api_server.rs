@@ -8,7 +8,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use fpga_board::reuse::published::{NodeReuse, REUSE_ANNOTATION};
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
-use fpga_net::testing::{Server, status};
+use fpga_test_kit::{Server, status};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

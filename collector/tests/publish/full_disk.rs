@@ -3,7 +3,7 @@
 use crate::api_server::{mk_api, serve};
 use crate::common::{PROGRAM, event};
 use crate::{last, put_device, spawn, start, start_busy};
-use fpga_collector::testing::{Collector, DEADLINE, wait_until};
+use fpga_test_kit::{Collector, DEADLINE, wait_until};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::Event;
 use std::process::Command;

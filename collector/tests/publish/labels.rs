@@ -2,7 +2,7 @@
 
 use crate::api_server::{mk_api, serve};
 use crate::{last, put_device, start};
-use fpga_collector::testing::wait_until;
+use fpga_test_kit::wait_until;
 
 #[test]
 fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when_they_are_gone() {

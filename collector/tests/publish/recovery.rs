@@ -3,7 +3,7 @@
 use crate::api_server::{mk_api, serve, write_kubeconfig};
 use crate::common::{now_ms, start_collector_with};
 use crate::{last, start, start_busy};
-use fpga_collector::testing::{Collector, wait_until};
+use fpga_test_kit::{Collector, wait_until};
 use fpga_core::node_state::{Heartbeat, NodeState};
 use serde_json::json;
 

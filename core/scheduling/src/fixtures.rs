@@ -1,4 +1,4 @@
-//! Builders for tests, of this crate and with the feature `testing` of others.
+//! Builders of node states for the tests of this crate and of others.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "in a test a failure is a panic")]
 
 use crate::device::{Health, ReconfiguredPart};

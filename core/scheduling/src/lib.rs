@@ -40,5 +40,5 @@ pub mod window;
 
 mod steps;
 
-#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
 pub mod fixtures;

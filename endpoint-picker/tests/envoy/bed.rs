@@ -17,7 +17,7 @@ use fpga_endpoint_picker::routing::Routing;
 use fpga_endpoint_picker::server::Port;
 use fpga_endpoint_picker::service::Service;
 use fpga_endpoint_picker::state::Seen;
-use fpga_net::testing::{envoy_config, envoy_ext_proc, envoy_program};
+use fpga_test_kit::{envoy_config, envoy_ext_proc, envoy_program};
 use fpga_node_stream::server::receiver::Taken;
 use fpga_traces::tracer::Tracer;
 use futures::StreamExt as _;

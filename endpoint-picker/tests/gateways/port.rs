@@ -2,7 +2,7 @@
 
 use crate::calls::{Call, body, destination, headers, response_headers};
 use crate::served::{DEADLINE, Differs, FIRST, SECOND, Served};
-use fpga_net::testing::Authority;
+use fpga_test_kit::Authority;
 use fpga_net::tls::{HTTP_2, Reload, ServerTls};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{build, start_collector};
-use fpga_collector::testing::{Collector, wait_until};
+use fpga_test_kit::{Collector, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

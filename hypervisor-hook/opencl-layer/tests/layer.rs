@@ -5,7 +5,7 @@
 mod common;
 
 use common::{build, start_collector};
-use fpga_collector::testing::{Collector, wait_until};
+use fpga_test_kit::{Collector, wait_until};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::io::{BufRead as _, BufReader};

@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use fpga_net::testing::{Server, status};
+use fpga_test_kit::{Server, status};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use std::path::Path;

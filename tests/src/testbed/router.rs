@@ -8,7 +8,7 @@ use super::identity::Identity;
 use super::picker::Picker;
 use super::process::Process;
 use anyhow::{Context as _, Result};
-use fpga_net::testing::envoy_config;
+use fpga_test_kit::envoy_config;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::Path;

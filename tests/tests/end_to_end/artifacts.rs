@@ -2,7 +2,7 @@
 //! known to be whole or not.
 
 use fpga_accelerators::{Accelerator, Interface};
-use fpga_net::testing::Authority;
+use fpga_test_kit::Authority;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::network::Network;

@@ -1,7 +1,7 @@
 //! The pool as the chart installs it, against a real API server: brokers with a Lease, device managers and jobs with
 //! tokens of pods, Bitstreams, and TLS.
 
-use fpga_net::testing::Authority;
+use fpga_test_kit::Authority;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::http_client::HttpClient;

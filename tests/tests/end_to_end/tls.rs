@@ -1,7 +1,7 @@
 //! A real kube-scheduler uses HTTPS with certificates on both sides: which peers are accepted, and certificates that
 //! change while pods are placed.
 
-use fpga_net::testing::{Authority, Identity as Certificate};
+use fpga_test_kit::{Authority, Identity as Certificate};
 use fpga_net::tls::{HTTP_1, dns_names};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::http_client::HttpClient;

@@ -1,7 +1,7 @@
 //! Somebody who publishes bitstreams as the documents say: a folder, our programs, and a registry.
 
 use super::LONG;
-use fpga_net::testing::Authority;
+use fpga_test_kit::Authority;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;

@@ -1,7 +1,7 @@
 //! A collector process for each test, with C programs and the shared libraries of the workspace to run against it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use fpga_collector::testing::Collector;
+use fpga_test_kit::Collector;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use fpga_net::election::{Election, FENCING_TOKEN, FencingError, Timing};
-use fpga_net::testing::Server;
+use fpga_test_kit::Server;
 use fpga_pool::leadership::{self, LEASE};
 use fpga_pool::terms::{Swap, Terms};
 use fpga_pool_leases::ids::Term;

@@ -44,7 +44,7 @@ fn a_token_from_a_file_or_a_variable_opens_a_session_and_nothing_else_does() {
 
 #[test]
 fn by_tls_a_program_reaches_a_manager_that_both_trust() {
-    use fpga_net::testing::Authority;
+    use fpga_test_kit::Authority;
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(folder.path(), "ours");
     let (server, client) =

@@ -3,7 +3,7 @@
 use crate::command_ring::Ring;
 use crate::harness::{Client, DEADLINE, Manager};
 use crate::shared_memory::{create, open_side};
-use fpga_net::testing::{Authority, Identity};
+use fpga_test_kit::{Authority, Identity};
 use fpga_net::tls::{ClientFiles, HTTP_2};
 use hyper_util::rt::TokioIo;
 use std::time::{Duration, Instant};

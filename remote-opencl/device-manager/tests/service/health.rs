@@ -5,7 +5,7 @@ use crate::harness::{Board, Client, DEADLINE, Manager};
 use fpga_core::device::Health;
 use fpga_emulated_board::Controls;
 use fpga_hook::Endpoint;
-use fpga_hook::testing::{CollectorStandIn, Shared};
+use fpga_test_kit::{CollectorStandIn, Shared};
 use std::time::{Duration, Instant};
 
 /// A stand-in for the collector.

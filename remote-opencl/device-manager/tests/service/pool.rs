@@ -10,7 +10,7 @@ use crate::harness::{Client, LendStream, Manager, ScriptedBroker, binaries_resul
 use crate::{BUSY, INCREASE, ints, scalar};
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
-use fpga_net::testing::Authority;
+use fpga_test_kit::Authority;
 use fpga_net::tls::{HTTP_2, PinnedKey};
 use fpga_pool_leases::ids::LeaseId;
 use fpga_pool_leases::messages::{BrokerToManager, ManagerToBroker, Refusal, SlotCause, SlotStatus};

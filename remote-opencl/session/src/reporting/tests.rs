@@ -5,7 +5,7 @@ use fpga_board::dispatch::policy::DispatchRules;
 use fpga_board::dispatch::{Lanes, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels, SessionId};
 use fpga_hook::Config;
-use fpga_hook::testing::{CollectorStandIn, Shared};
+use fpga_test_kit::{CollectorStandIn, Shared};
 use std::num::NonZeroU32;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Envoy's configuration in the chart, as Envoy itself judges it.
 
 use super::render;
-use fpga_net::testing::envoy_program;
+use fpga_test_kit::envoy_program;
 
 /// Envoy's configuration in the rendered chart, in a folder with what it reads.
 fn envoy_configuration(rendered: &str) -> tempfile::TempDir {

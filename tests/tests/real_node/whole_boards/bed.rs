@@ -5,7 +5,7 @@ use crate::publisher::{LIBRARY, Publisher, Release};
 use anyhow::{Context as _, Result, ensure};
 use fpga_emulated_board::{Controls, VARIABLE};
 use fpga_images::{FileTree, Image, Shipped};
-use fpga_net::testing::Authority;
+use fpga_test_kit::Authority;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::http_client::HttpClient;

@@ -4,7 +4,7 @@
 use super::{FUNCTIONS, NODES, TENANT};
 use crate::watching::LONG;
 use fpga_emulated_board::VARIABLE;
-use fpga_net::testing::Authority;
+use fpga_test_kit::Authority;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
 use fpga_tests::testbed::control_plane::ControlPlane;

@@ -1,9 +1,6 @@
-//! A stand-in for a collector, which records requests and answers as the test sets it; for the tests of several
-//! crates.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(missing_docs, reason = "for tests")]
+//! A stand-in for a collector. It records requests, and answers as the test sets it.
 
-use crate::Endpoint;
+use crate::Server;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -12,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
-use fpga_net::testing;
+use fpga_hook::Endpoint;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -44,7 +41,7 @@ pub type Shared = Arc<Mutex<Seen>>;
 
 /// A running stand-in, which ends when it is dropped.
 pub struct CollectorStandIn {
-    server: testing::Server,
+    server: Server,
     pub endpoint: Endpoint,
 }
 
@@ -61,12 +58,12 @@ impl CollectorStandIn {
             .with_state(Arc::clone(seen));
         match endpoint {
             Endpoint::Tcp(address) => {
-                let server = testing::Server::tcp(address, router);
+                let server = Server::tcp(address, router);
                 let endpoint = Endpoint::Tcp(server.address().to_owned());
                 Self { server, endpoint }
             }
             Endpoint::Unix(path) => {
-                Self { server: testing::Server::unix(path, router), endpoint: endpoint.clone() }
+                Self { server: Server::unix(path, router), endpoint: endpoint.clone() }
             }
         }
     }

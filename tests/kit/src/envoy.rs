@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The program.
 pub fn envoy_program() -> PathBuf {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/envoy/envoy");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/envoy/envoy");
     assert!(program.exists(), "Envoy is missing: run hack/envoy.sh");
     program
 }
@@ -14,7 +14,7 @@ pub fn envoy_program() -> PathBuf {
 /// The shipped configuration (`manifests/chart/envoy.yaml`) with these addresses, and without the ports for people and
 /// Prometheus.
 pub fn envoy_config(listen: SocketAddr, picker: SocketAddr, endpoints: &Path) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/chart/envoy.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/chart/envoy.yaml");
     let mut config: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let socket =
         |address: SocketAddr| json!({"address": address.ip().to_string(), "port_value": address.port()});

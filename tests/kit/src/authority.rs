@@ -1,6 +1,6 @@
 //! A certificate authority for tests: certificates and keys in files, as a cluster's tools make them.
 
-use crate::tls::{ClientFiles, ServerFiles};
+use fpga_net::tls::{ClientFiles, ServerFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::path::{Path, PathBuf};
 
