@@ -242,12 +242,15 @@ impl ServeArgs {
         .register(&mut registry);
         let tracer = traces.tracer("fpga-device-manager", vec![("fpga.device", facts.id.clone())])?;
         tracer.register(registry.sub_registry_with_prefix(PREFIX));
-        let metrics_are_served = metrics_listen.is_some();
-        if let Some(address) = &metrics_listen {
-            let bound = metrics_server::start(address, registry, shutdown.clone(), health.clone())
-                .with_context(|| format!("--metrics-listen {address}"))?;
-            info!(%bound, "Serving metrics");
-        }
+        let metrics_address = match &metrics_listen {
+            Some(address) => {
+                let bound = metrics_server::start(address, registry, shutdown.clone(), health.clone())
+                    .with_context(|| format!("--metrics-listen {address}"))?;
+                info!(%bound, "Serving metrics");
+                Some(bound)
+            }
+            None => None,
+        };
         let id = facts.id.clone();
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
         let reports =
@@ -304,10 +307,10 @@ impl ServeArgs {
             brokers,
         };
         if let Some(path) = &ready_file {
-            listeners::say_ready(path, &bound)
+            listeners::say_ready(path, &bound, metrics_address.as_ref())
                 .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
         }
-        if reporter.is_some() || metrics_are_served {
+        if reporter.is_some() || metrics_address.is_some() {
             health.report_to(config.sessions.reports.clone()).context("cannot start a thread")?;
             if let Some(device) = first_device
                 && !stuck_timeout.is_zero()

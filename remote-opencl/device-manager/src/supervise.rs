@@ -90,7 +90,8 @@ pub struct SuperviseArgs {
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<MetricsAddress>,
 
-    /// File that gets the addresses of the managers, one per line, when all of them accept sessions for the first time.
+    /// File that gets the addresses of the managers, one per line, when all of them accept sessions for the
+    /// first time; the last line is metrics:ADDRESS, if metrics are served.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
 
@@ -142,11 +143,15 @@ impl SuperviseArgs {
         let private = tempfile::Builder::new().prefix("fpga-supervise-").tempdir();
         let private = private.context("no temporary folder for the managers' sockets for metrics")?;
         let statuses = Statuses::new();
-        if let Some(address) = &self.metrics_listen {
-            let bound = metrics_server::serve(address, server::app(statuses.clone()))
-                .with_context(|| format!("--metrics-listen {address}"))?;
-            info!(%bound, "Serving metrics");
-        }
+        let metrics = match &self.metrics_listen {
+            Some(address) => {
+                let bound = metrics_server::serve(address, server::app(statuses.clone()))
+                    .with_context(|| format!("--metrics-listen {address}"))?;
+                info!(%bound, "Serving metrics");
+                Some(bound)
+            }
+            None => None,
+        };
         let common = Common {
             run: self.run_dir,
             private: private.path().to_owned(),
@@ -162,7 +167,7 @@ impl SuperviseArgs {
             boards_per_device: self.boards_per_device,
             kept: BTreeMap::new(),
         };
-        let ready = say_ready(self.ready_file, Arc::clone(&supervisor.common));
+        let ready = say_ready(self.ready_file, metrics, Arc::clone(&supervisor.common));
         tokio::select! {
             () = supervisor.look_again_and_again(self.look_interval) => {}
             Err(error) = ready => return Err(error),
@@ -251,14 +256,15 @@ impl Supervisor {
     }
 }
 
-/// Writes the managers' addresses when all of them are ready, and then waits for ever.
-async fn say_ready(path: Option<PathBuf>, common: Arc<Common>) -> anyhow::Result<()> {
+/// Writes the managers' addresses and that of the metrics when all managers are ready, and then waits for ever.
+async fn say_ready(path: Option<PathBuf>, metrics: Option<MetricsAddress>, common: Arc<Common>) -> anyhow::Result<()> {
     if let Some(path) = path {
         while !common.statuses.readiness().0 {
             tokio::time::sleep(READY_INTERVAL).await;
         }
         let boards = common.statuses.boards();
-        ready_file::write(&path, boards.keys().map(|board| common.address(board)))
+        let metrics = metrics.map(|address| format!("metrics:{address}"));
+        ready_file::write(&path, boards.keys().map(|board| common.address(board)).chain(metrics))
             .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
     }
     std::future::pending().await

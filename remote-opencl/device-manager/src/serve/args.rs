@@ -32,7 +32,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub(super) listen: ListenerArgs,
 
-    /// File that gets the bound addresses, one per line as in --listen, once sessions are accepted.
+    /// File that gets the bound addresses, one per line as in --listen, once sessions are accepted; the last line is
+    /// metrics:ADDRESS, if metrics are served.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     pub(super) ready_file: Option<PathBuf>,
 
