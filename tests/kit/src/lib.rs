@@ -1,6 +1,7 @@
 //! What the tests of all crates share.
 //!
 //! - [`until`] and [`until_async`] wait for a condition. All waits of all tests have one limit, [`patience`].
+//! - [`on_paused_clock`] runs a test whose subject is time.
 //! - [`Program`] is a program under test. [`Manager`] and [`Collector`] are programs with their flags, folders and ports.
 //! - [`Server`], [`CollectorStandIn`] and [`Proxy`] are peers of a program under test.
 //! - [`programs`] finds the workspace's programs and libraries.
@@ -21,7 +22,7 @@ pub mod collector;
 mod collector_stand_in;
 mod envoy;
 pub mod http;
-mod manager;
+pub mod manager;
 pub mod metrics;
 pub mod processes;
 mod program;
@@ -36,7 +37,7 @@ pub use collector::Collector;
 pub use collector_stand_in::{CollectorStandIn, Seen, Shared};
 pub use envoy::{envoy_config, envoy_ext_proc, envoy_program};
 pub use manager::Manager;
-pub use program::Program;
+pub use program::{Program, output};
 pub use proxy::{Cut, Proxy, Way};
 pub use server::Server;
-pub use wait::{Look, patience, until, until_async};
+pub use wait::{Look, on_paused_clock, patience, until, until_async};

@@ -1,10 +1,11 @@
 //! A program under test, as a child process.
 
-use crate::{until, until_async};
+use crate::{patience, until, until_async};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
 
 /// A running or ended child process. Dropping it kills the process and waits for its end.
 ///
@@ -88,5 +89,25 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Runs a program without standard input to its end, and returns what it wrote.
+///
+/// # Panics
+/// The program does not end within [`patience`]. It is killed.
+pub fn output(command: &mut Command) -> Output {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let (sender, result) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match result.recv_timeout(patience()) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            // The program may end just now.
+            let _ = kill(pid, Signal::SIGKILL);
+            panic!("{command:?} does not end within {:?}", patience());
+        }
     }
 }

@@ -25,6 +25,8 @@ pub struct Proxy {
     /// Number of first connections that stay open but don't forward any more.
     silent: Arc<AtomicUsize>,
     cuts: Arc<Mutex<Vec<Cut>>>,
+    /// Bytes so far, by direction.
+    forwarded: Arc<[AtomicUsize; 2]>,
 }
 
 /// One direction of a connection, or both.
@@ -44,6 +46,8 @@ impl Proxy {
         let cuts = Arc::new(Mutex::new(cuts.iter().rev().copied().collect::<Vec<_>>()));
         let silent = Arc::new(AtomicUsize::new(0));
         let (counted, planned, silenced) = (Arc::clone(&connections), Arc::clone(&cuts), Arc::clone(&silent));
+        let forwarded = Arc::<[AtomicUsize; 2]>::default();
+        let bytes = Arc::clone(&forwarded);
         let server = server.to_owned();
         thread::spawn(move || {
             for client in listener.incoming() {
@@ -52,10 +56,10 @@ impl Proxy {
                 let cut = planned.lock().unwrap().pop();
                 // The server may have ended.
                 let Ok(server) = Socket::connect(&server) else { continue };
-                carry(&client, &server, cut, (number, Arc::clone(&silenced)));
+                carry(&client, &server, cut, (number, Arc::clone(&silenced)), &bytes);
             }
         });
-        Self { address, connections, silent, cuts }
+        Self { address, connections, silent, cuts, forwarded }
     }
 
     /// The address of the proxy: `IP:PORT`.
@@ -73,6 +77,12 @@ impl Proxy {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Number of bytes that were forwarded so far.
+    #[must_use]
+    pub fn forwarded(&self, way: Way) -> usize {
+        self.forwarded[way as usize].load(Ordering::SeqCst)
     }
 
     /// The cuts of later connections, the next one last.
@@ -131,23 +141,33 @@ impl Write for Socket {
     }
 }
 
-fn carry(client: &Socket, server: &Socket, cut: Option<Cut>, line: (usize, Arc<AtomicUsize>)) {
-    let limit = |way| cut.filter(|(cut, _)| *cut == way).map_or(usize::MAX, |(_, bytes)| bytes);
-    let pair = || (client.clone(), server.clone());
-    let (most, (client, server), (number, silent)) = (limit(Way::ToServer), pair(), line.clone());
-    let (most_back, (client_back, server_back), (_, silent_back)) = (limit(Way::ToClient), pair(), line);
-    thread::spawn(move || copy(client, server, most, || number < silent.load(Ordering::SeqCst)));
-    thread::spawn(move || copy(server_back, client_back, most_back, || number < silent_back.load(Ordering::SeqCst)));
+fn carry(
+    client: &Socket,
+    server: &Socket,
+    cut: Option<Cut>,
+    (number, silent): (usize, Arc<AtomicUsize>),
+    forwarded: &Arc<[AtomicUsize; 2]>,
+) {
+    for (way, from, to) in [(Way::ToServer, client, server), (Way::ToClient, server, client)] {
+        let most = cut.filter(|(cut, _)| *cut == way).map_or(usize::MAX, |(_, bytes)| bytes);
+        let (from, to, silent, forwarded) = (from.clone(), to.clone(), Arc::clone(&silent), Arc::clone(forwarded));
+        thread::spawn(move || {
+            copy(from, to, most, &forwarded[way as usize], || number < silent.load(Ordering::SeqCst));
+        });
+    }
 }
 
 /// Copies until the end, an error, or `most` bytes, and then ends both connections. A silent proxy ends none.
-fn copy(mut from: Socket, mut to: Socket, mut most: usize, is_silent: impl Fn() -> bool) {
+fn copy(mut from: Socket, mut to: Socket, mut most: usize, count: &AtomicUsize, is_silent: impl Fn() -> bool) {
     let mut bytes = vec![0; 64 << 10];
     while most > 0 {
         let room = bytes.len().min(most);
         match from.read(&mut bytes[..room]) {
             Ok(1..) if is_silent() => {}
-            Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => most -= count,
+            Ok(read @ 1..) if to.write_all(&bytes[..read]).is_ok() => {
+                most -= read;
+                count.fetch_add(read, Ordering::SeqCst);
+            }
             _ => break,
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting for a condition. No test waits for a time to pass.
+//! Waiting for a condition, and a clock that only the test moves. No test waits for a time to pass.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -82,8 +82,27 @@ pub async fn until_async<L: Look>(what: impl Display, mut look: impl AsyncFnMut(
             Ok(Err(instead)) => end_if_over(since, &what, &instead),
             Err(_) => end_if_over(since, &what, "the last look did not end"),
         }
-        tokio::time::sleep(PERIOD).await;
+        // Not by tokio's clock, which may be paused.
+        tokio::task::spawn_blocking(|| std::thread::sleep(PERIOD)).await.unwrap();
     }
+}
+
+/// Runs a test on a paused clock of tokio, which only [`tokio::time::advance`] moves, also while the test waits for a
+/// peer. The test must run on tokio's runtime of one thread.
+///
+/// # Panics
+/// The test does not end within [`patience`], by the real clock.
+pub async fn on_paused_clock<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::pause();
+    let (running, ended) = std::sync::mpsc::channel::<()>();
+    // While a blocking task runs, tokio does not advance the clock.
+    let overdue = tokio::task::spawn_blocking(move || ended.recv_timeout(patience()));
+    let value = tokio::select! {
+        value = test => value,
+        _ = overdue => panic!("the test has not ended within {:?}", patience()),
+    };
+    drop(running);
+    value
 }
 
 fn end_if_over(since: Instant, what: &impl Display, instead: &str) {
@@ -106,6 +125,25 @@ mod tests {
             (looks == 3).then_some(looks)
         });
         assert_eq!(found, 3);
+    }
+
+    #[tokio::test]
+    async fn a_paused_clock_stands_still_until_the_test_moves_it() {
+        let hour = Duration::from_secs(3600);
+        on_paused_clock(async {
+            let begin = tokio::time::Instant::now();
+            let sleep = tokio::spawn(tokio::time::sleep(hour));
+            let mut looks = 0;
+            until_async("ten looks", async || {
+                looks += 1;
+                looks == 10
+            })
+            .await;
+            assert_eq!(begin.elapsed(), Duration::ZERO);
+            tokio::time::advance(hour).await;
+            sleep.await.unwrap();
+        })
+        .await;
     }
 
     #[test]
