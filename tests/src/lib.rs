@@ -5,9 +5,6 @@
 
 #![deny(unsafe_code)]
 
-pub mod bench;
 pub mod demo;
 pub mod functions;
-pub mod picker_load;
-pub mod soak;
 pub mod testbed;

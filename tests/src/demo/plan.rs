@@ -1,13 +1,14 @@
 //! Converts a trace to the calls of the demo. Pure except for reading the file.
 
 use crate::functions::Function;
-use anyhow::{Context as _, Result};
-use fpga_sim::trace::azure_2021;
+use anyhow::{Context as _, Result, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-const SAMPLE: &[u8] = include_bytes!("../../../simulator-traces/traces/azure-functions-2021-sample-200.csv");
+const SAMPLE: &str = include_str!("../../../simulator-traces/traces/azure-functions-2021-sample-200.csv");
+/// The first line of a trace; times are in seconds.
+const HEADER: &str = "app,func,end_timestamp,duration";
 /// An invocation of the trace becomes a burst of calls: one call for each such part of its compressed duration.
 const PIECE: Duration = Duration::from_millis(250);
 /// Most calls of a burst; some invocations of the trace run for minutes.
@@ -38,16 +39,25 @@ pub(super) struct Planned {
     pub calls: u32,
 }
 
+/// One invocation of the trace.
+#[derive(Debug)]
+struct Invocation {
+    function: String,
+    /// Time of the start, from the start of the trace.
+    start: Duration,
+    duration: Duration,
+}
+
 impl Plan {
     /// Reads a trace, or the shipped sample, and compresses it into `time`.
     pub fn read(trace: Option<&Path>, time: Duration) -> Result<Self> {
         let (invocations, source) = match trace {
             Some(path) => {
-                let file =
-                    std::fs::File::open(path).with_context(|| format!("can't open {}", path.display()))?;
-                (azure_2021::read(std::io::BufReader::new(file))?, path.display().to_string())
+                let csv = std::fs::read_to_string(path)
+                    .with_context(|| format!("can't read {}", path.display()))?;
+                (invocations(&csv)?, path.display().to_string())
             }
-            None => (azure_2021::read(SAMPLE)?, "a sample of the Azure Functions 2021 trace".to_owned()),
+            None => (invocations(SAMPLE)?, "a sample of the Azure Functions 2021 trace".to_owned()),
         };
         Ok(Self::compress(&invocations, time, source))
     }
@@ -57,7 +67,7 @@ impl Plan {
         self.scale
     }
 
-    fn compress(invocations: &[azure_2021::Invocation], time: Duration, source: String) -> Self {
+    fn compress(invocations: &[Invocation], time: Duration, source: String) -> Self {
         let span = invocations.iter().map(|invocation| invocation.start).max().unwrap_or_default();
         let scale = if span.is_zero() { 1.0 } else { time.as_secs_f64() / span.as_secs_f64() };
         let stand_ins = stand_ins(invocations);
@@ -71,9 +81,31 @@ impl Plan {
     }
 }
 
+/// The invocations of an Azure Functions Invocation Trace 2021 in the order of their start.
+///
+/// The simulator has a reader for whole traces, but the demo would need minutes more to build with the simulator.
+fn invocations(csv: &str) -> Result<Vec<Invocation>> {
+    let mut rows = csv.lines();
+    let header = rows.next().unwrap_or_default();
+    ensure!(header == HEADER, "the trace's first line is {header:?}; it must be {HEADER}");
+    let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let invocation = |(index, row): (usize, &str)| {
+        let cells: Vec<&str> = row.split(',').collect();
+        let [_, function, end, duration] = cells[..] else { bail!("line {} is not {HEADER}", index + 2) };
+        let (Some(end), Some(duration)) = (seconds(end), seconds(duration)) else {
+            bail!("line {}: a time is no number of seconds", index + 2)
+        };
+        // An invocation that began before the trace starts at zero.
+        Ok(Invocation { function: function.to_owned(), start: end.saturating_sub(duration), duration })
+    };
+    let mut invocations = rows.enumerate().map(invocation).collect::<Result<Vec<_>>>()?;
+    invocations.sort_by_key(|invocation| invocation.start);
+    Ok(invocations)
+}
+
 /// The demo's function for each function of the trace. The trace's functions are assigned in turn, by descending
 /// number of invocations, so that each of ours gets a similar load.
-fn stand_ins(invocations: &[azure_2021::Invocation]) -> HashMap<&str, Function> {
+fn stand_ins(invocations: &[Invocation]) -> HashMap<&str, Function> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for invocation in invocations {
         *counts.entry(&invocation.function).or_default() += 1;
@@ -95,6 +127,17 @@ mod tests {
         assert!(plan.invocations.iter().all(|planned| (1..=LONGEST_BURST).contains(&planned.calls)));
         for function in Function::WITH_ONE_KERNEL {
             assert!(plan.invocations.iter().filter(|planned| planned.function == function).count() >= 20);
+        }
+    }
+
+    #[test]
+    fn an_invocation_starts_its_duration_before_its_end_and_a_bad_row_is_told_by_its_line() {
+        let read = invocations(&format!("{HEADER}\na,f,10.5,0.5\na,g,1,2\n")).unwrap();
+        assert_eq!((read[0].function.as_str(), read[0].start), ("g", Duration::ZERO));
+        assert_eq!((read[1].function.as_str(), read[1].start), ("f", Duration::from_secs(10)));
+        for row in ["a,f,-1,1", "a,f,1,NaN", "a,f"] {
+            let error = invocations(&format!("{HEADER}\n{row}\n")).unwrap_err().to_string();
+            assert!(error.starts_with("line 2"), "{error}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The real extender under hostile callers: how much memory it uses, and whether it still answers.
 
-use fpga_tests::bench::fake_api::FakeApi;
-use fpga_tests::bench::memory_mib;
+use fpga_tests::testbed::fake_api::FakeApi;
+use fpga_tests::testbed::memory::memory_mib;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::programs::built;

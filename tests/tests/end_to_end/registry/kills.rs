@@ -8,7 +8,7 @@ use super::refusals::{autoscale, autoscaler};
 use super::{bitstream, bitstreams};
 use anyhow::Context as _;
 use fpga_core::names::NEW_BEFORE_OLD_ANNOTATION;
-use fpga_tests::soak::Chance;
+use fpga_tests::testbed::chance::Chance;
 use fpga_tests::testbed::registry::{Registry, records};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
