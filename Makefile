@@ -1,4 +1,5 @@
-# The two commands of a newcomer are `make demo` and `make test`; `make` alone lists the others.
+# The two commands of a newcomer are `make demo` and `make test`; `make` alone lists the others. CONTRIBUTING.md has the ladder of
+# tests, with the minutes of each rung.
 #
 #   RUNTIME=pocl|intel-fpga|intel-cpu   the OpenCL runtime below the device managers (default pocl)
 #   CTS=DIR                             a clone of KhronosGroup/OpenCL-CTS, for `make conformance`
@@ -45,8 +46,12 @@ setup: ## Install what is needed beyond Rust, Go, cc and python3 (or name the co
 	@hack/setup.sh
 
 .PHONY: control-plane
-control-plane: ## Build the pinned Kubernetes control plane (5 minutes, once)
+control-plane: ## Build the pinned Kubernetes control plane and kubectl (6 minutes, once)
 	@hack/control-plane.sh
+
+.PHONY: servers
+servers:
+	@hack/control-plane.sh servers
 
 .PHONY: helm
 helm: ## Build the pinned Helm (3 minutes, once)
@@ -119,35 +124,59 @@ book: mdbook ## The book as web pages, in build/book/html
 fmt: ## Format
 	cargo fmt --all
 
-.PHONY: lint
-lint: ## Check the format; clippy with warnings denied
+.PHONY: nextest
+nextest: ## Get the pinned test runner, cargo-nextest (10 MB, once; CARGO_NEXTEST=PATH takes another)
+	@hack/cargo-tools.sh nextest
+
+# A rung of the ladder: NEXTEST, its profile in .config/nextest.toml, the test binaries, and the tests. All rungs select the whole
+# workspace, so that all build the same libraries.
+NEXTEST = build/cargo-nextest/cargo-nextest nextest run --workspace
+
+.PHONY: check
+check: nextest ## Format, clippy of the packages with changes, tests of the core (1 minute warm)
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	@hack/changed.sh | xargs --no-run-if-empty cargo clippy --all-targets
+	build/cargo-nextest/cargo-nextest nextest run -p fpga-core -p fpga-board -p fpga-cluster
 
 .PHONY: test
-test: setup control-plane helm registry envoy promtool mdbook musl numpy gateway-api chromium lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
-	cargo test --workspace --no-fail-fast
-	cargo test --workspace --test web -- --ignored --skip demo::
-	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
-	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
-	    RUNTIME=intel-fpga cargo test --workspace --test end_to_end -- full_loop:: functions::; \
-	    echo "and what differs between runtimes: channels, what a hostile client finds, what tenants see of each other"; \
-	    FPGA_TEST_RUNTIME=intel-fpga cargo test -p fpga-device-manager --test service -- \
-	        --include-ignored joined_by_a_channel hostile:: tenants::; \
-	    FPGA_TEST_RUNTIME=intel-cpu cargo test -p fpga-device-manager --test service -- hostile:: tenants::; \
-	    echo "and the accelerators of the pool"; \
-	    FPGA_TEST_RUNTIME=intel-fpga OCL_ICD_VENDORS=$(CURDIR)/build/intel-opencl/icd/intel-fpga \
-	        CL_CONFIG_CPU_TARGET_ARCH=core-avx2 cargo test -p fpga-accelerators --test real_runtime; \
-	fi
+test: setup servers envoy nextest build ## What every change must pass: unit and integration tests, and one end-to-end test (15 minutes after `make demo`; 4 when little has changed)
+	$(NEXTEST) --profile test --lib --bins --test it --test end_to_end \
+	    -E 'not (binary(end_to_end) | package(fpga-book)) | binary(end_to_end) & test(/^smoke::/)'
+
+.PHONY: lint
+lint: nextest mdbook deny ## Format, clippy with warnings denied, rustdoc, licences; links, commands and reference of the documents (5 minutes)
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	$(NEXTEST) --profile lint --test it --test repository -E 'package(fpga-book) | binary(repository)'
+
+.PHONY: test-opencl
+test-opencl: setup musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (10 minutes)
+	@hack/test-opencl.sh $(NEXTEST)
+
+.PHONY: test-control-plane
+test-control-plane: setup control-plane helm registry envoy promtool numpy gateway-api chromium nextest build ## End to end on a real control plane, with Envoy and the web page in Chromium (15 minutes)
+	target/debug/fpga-with-control-plane -- $(NEXTEST) --profile control-plane --test end_to_end --test web \
+	    --run-ignored all -E '$(CONTROL_PLANE_TESTS)'
+
+# The tests that need more than the control plane are ignored, and have targets of their own.
+CONTROL_PLANE_TESTS := not test(/^(smoke|any_cluster|watching|registry::kills)::/) - test(/timing::/) - test(/real_nodes/)
 
 .PHONY: node-possible
 node-possible: ## Say why this machine can't have real nodes, if it can't
 	@hack/node-possible.sh
 
 .PHONY: test-node
-test-node: node-possible setup control-plane node helm registry envoy build ## End-to-end tests on real nodes, kubelet and containerd (as root, on Linux)
-	cargo test --workspace --test real_node --test end_to_end -- --ignored --test-threads=1 \
-	    --skip platforms:: --skip any_cluster:: --skip registry::kills:: --skip watching:: --skip network_policies::
+test-node: node-possible setup control-plane node helm registry envoy nextest build ## End to end on real nodes, kubelet and containerd (as root, on Linux; 14 minutes)
+	$(NEXTEST) --profile node --test real_node --test end_to_end --run-ignored all \
+	    -E 'binary(real_node) - test(/^(platforms|network_policies)::/) | test(/real_nodes/) - test(/timing::/)'
+
+.PHONY: test-timing
+test-timing: setup control-plane helm envoy promtool chromium nextest build ## What measures the machine, one test after the other, by hand on a quiet machine (25 minutes)
+	$(NEXTEST) --profile timing --lib --tests --run-ignored all -E 'test(/(^|::)timing::/)'
+
+.PHONY: test-all
+test-all: test lint test-opencl test-control-plane test-node ## Every rung but those by hand: what continuous integration runs
 
 .PHONY: kube-router
 kube-router: ## Build the pinned kube-router, which enforces NetworkPolicies (2 minutes, once); install iptables and ipset (or name the command)
@@ -279,9 +308,9 @@ pyopencl: ## The test suite of PyOpenCL natively and through us, compared
 	@hack/pyopencl.sh
 
 .PHONY: deny
-deny: ## Check the dependencies' licences (needs cargo-deny)
-	@command -v cargo-deny >/dev/null || { echo "error: cargo-deny is missing. Install it: cargo install cargo-deny" >&2; exit 1; }
-	cargo deny check licenses
+deny: ## Check the dependencies' licences, with the pinned cargo-deny (5 MB; CARGO_DENY=PATH takes another)
+	@hack/cargo-tools.sh deny
+	build/cargo-deny/cargo-deny --workspace check licenses
 
 .PHONY: clean
 clean: ## Remove what was built here (Go's and cargo's own caches stay)

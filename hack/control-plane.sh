@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # Builds the pinned Kubernetes control plane (tests/control-plane) into build/control-plane/bin, or does nothing when it is
-# there already. About 5 minutes and 2.4 GB of Go's build cache the first time, seconds afterwards.
+# there already. About 6 minutes on two cores and 2.4 GB of Go's build cache the first time, seconds afterwards.
+#
+#   hack/control-plane.sh           the control plane and kubectl
+#   hack/control-plane.sh servers   without kubectl, which the demo does not call
+#
 # A program that lies in the folder KUBEBUILDER_ASSETS (envtest's convention) is taken from there, and etcd from the
 # system's packages where it is new enough.
 set -euo pipefail
@@ -10,13 +14,19 @@ cd "$(dirname "$0")/.."
 readonly module=tests/control-plane
 readonly bin=$PWD/build/control-plane/bin
 readonly version=v1.36.3
-readonly packages=(
+packages=(
     kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver
     kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager
     kube-scheduler=k8s.io/kubernetes/cmd/kube-scheduler
     kubectl=k8s.io/kubernetes/cmd/kubectl
     etcd=go.etcd.io/etcd/server/v3
 )
+
+case ${1:-} in
+    '') ;;
+    servers) unset 'packages[3]' ;;
+    *) fail "hack/control-plane.sh $1 is unknown; write hack/control-plane.sh or hack/control-plane.sh servers" ;;
+esac
 
 mkdir -p "$bin"
 
@@ -54,14 +64,14 @@ need go "Go 1.26 or newer: https://go.dev/dl/"
 go_version=$(cd "$module" && go env GOVERSION) || fail "this Go can't build the control plane; install Go 1.26 or newer: https://go.dev/dl/"
 
 names=("${missing[@]%%=*}")
-say "control plane: building ${names[*]} ($version, $go_version); about 5 minutes the first time"
+say "control plane: building ${names[*]} ($version, $go_version); about 6 minutes the first time"
 new=$PWD/build/control-plane/new
 log=$PWD/build/control-plane/build.log
 rm -rf "$new"
 mkdir -p "$new"
 # Without these the programs call themselves v0.0.0-master.
 flags="-s -w -X k8s.io/component-base/version.gitVersion=$version -X k8s.io/client-go/pkg/version.gitVersion=$version"
-(cd "$module" && exec go build -v -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" -o "$new/" "${missing[@]#*=}") >"$log" 2>&1 &
+(cd "$module" && exec go build -v "${go_flags[@]}" -ldflags "$flags" -o "$new/" "${missing[@]#*=}") >"$log" 2>&1 &
 build=$!
 trap 'kill $build 2>/dev/null || true' EXIT
 started=$SECONDS

@@ -21,7 +21,7 @@ started=$SECONDS
 log=$bin/build.log
 # Without it Helm calls itself by the version that its sources were prepared for.
 flags="-s -w -X helm.sh/helm/v4/internal/version.version=$version"
-(cd "$module" && go build -v -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" -o "$bin/new" helm.sh/helm/v4/cmd/helm) >"$log" 2>&1 ||
+(cd "$module" && go build -v "${go_flags[@]}" -ldflags "$flags" -o "$bin/new" helm.sh/helm/v4/cmd/helm) >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; fail "Helm did not build; the whole log is $log"; }
 mv -f "$bin/new" "$bin/helm"
 echo "$stamp" >"$bin/.stamp"

@@ -19,7 +19,7 @@ say "knative: building queue-proxy $version ($go_version)"
 mkdir -p "$bin"
 started=$SECONDS
 log=$bin/build.log
-(cd "$module" && CGO_ENABLED=0 go build -v -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w" -o "$bin/new" knative.dev/serving/cmd/queue) >"$log" 2>&1 ||
+(cd "$module" && CGO_ENABLED=0 go build -v "${go_flags[@]}" -ldflags "-s -w" -o "$bin/new" knative.dev/serving/cmd/queue) >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; fail "queue-proxy did not build; the whole log is $log"; }
 mv -f "$bin/new" "$bin/queue"
 echo "$stamp" >"$bin/.stamp"

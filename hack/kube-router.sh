@@ -25,7 +25,7 @@ say "kube-router: building $(sed -n 's|^require .*/kube-router/v2 ||p' "$module/
 mkdir -p "$bin"
 started=$SECONDS
 log=$bin/build.log
-(cd "$module" && CGO_ENABLED=0 go build -v -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w" -o "$bin/new" \
+(cd "$module" && CGO_ENABLED=0 go build -v "${go_flags[@]}" -ldflags "-s -w" -o "$bin/new" \
     github.com/cloudnativelabs/kube-router/v2/cmd/kube-router) >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; fail "kube-router did not build; the whole log is $log"; }
 mv -f "$bin/new" "$bin/kube-router"

@@ -43,7 +43,7 @@ build_programs() {
     local new=$build/new log=$build/build-$name.log started=$SECONDS
     rm -rf "$new"
     mkdir -p "$new"
-    (cd "$module" && exec go build -v -mod=readonly -trimpath -buildvcs=false -o "$new/" "$@") >"$log" 2>&1 &
+    (cd "$module" && exec go build -v "${go_flags[@]}" -o "$new/" "$@") >"$log" 2>&1 &
     local job=$!
     # The trap is run outside of this function, where `job` is unknown.
     # shellcheck disable=SC2064

@@ -19,7 +19,7 @@ say "registry: building Distribution $version ($go_version)"
 mkdir -p "$bin"
 started=$SECONDS
 log=$bin/build.log
-(cd "$module" && go build -v -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w" -o "$bin/new" .) >"$log" 2>&1 ||
+(cd "$module" && go build -v "${go_flags[@]}" -ldflags "-s -w" -o "$bin/new" .) >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; fail "the registry did not build; the whole log is $log"; }
 mv -f "$bin/new" "$bin/registry"
 echo "$stamp" >"$bin/.stamp"
