@@ -23,18 +23,6 @@ NODES ?= modelled
 POOL ?=
 export RUNTIME BASELINE ROUTER CTS NODES POOL
 
-# What the demo needs of ours, and beside it.
-DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd fpga-endpoint-picker kubectl-fpga
-DEMO_NEEDS := setup control-plane envoy
-ifeq ($(NODES),real)
-DEMO += fpga-node-plugin fpga-registry fpga-pool
-DEMO_NEEDS := node-possible $(DEMO_NEEDS) node helm
-endif
-ifeq ($(POOL),1)
-DEMO := fpga-tests fpga-pool fpga-device-manager kubectl-fpga
-DEMO_NEEDS := setup
-endif
-
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -183,89 +171,82 @@ kube-router: ## Build the pinned kube-router, which enforces NetworkPolicies (2 
 	@hack/kube-router.sh
 
 .PHONY: test-network-policies
-test-network-policies: node-possible setup control-plane node helm envoy kube-router build ## The chart's NetworkPolicies where they are enforced: who gets in where, and that all works (as root, on Linux)
+test-network-policies: node-possible setup control-plane node helm envoy kube-router nextest build ## The chart's NetworkPolicies where they are enforced: who gets in where, and that all works (as root, on Linux)
 	cargo test --workspace --test real_node --no-run
-	hack/own-network.sh cargo test --offline --workspace --test real_node -- --ignored --nocapture network_policies::
+	hack/own-network.sh $(NEXTEST) --offline --profile node --test real_node --run-ignored all --no-capture -E 'test(/^network_policies::/)'
 
 .PHONY: chromium
 chromium: ## Install Chromium for the tests of the live page (100 MB, once; or name the command)
 	@hack/chromium.sh
 
 .PHONY: test-web
-test-web: $(DEMO_NEEDS) chromium ## The live page in a real browser, with the demo and with 5,000 nodes (3 minutes)
-	cargo build $(foreach package,$(DEMO) fpga-pool fpga-acc,-p $(package))
-	cargo test -p fpga-tests --test web -- --ignored --nocapture --test-threads=1
+test-web: setup control-plane envoy chromium nextest build ## The live page in a real browser (3 minutes)
+	$(NEXTEST) --profile control-plane --test web --run-ignored all -E 'not test(/timing::/)'
 
 .PHONY: test-alerts
-test-alerts: setup control-plane helm envoy promtool build ## Real faults of real services, and the alerts that they fire in a real Prometheus (9 minutes)
-	cargo test -p fpga-tests --test end_to_end -- --ignored --nocapture watching::
+test-alerts: setup control-plane helm envoy promtool nextest build ## Real faults of real services, and the alerts that they fire in a real Prometheus (9 minutes)
+	$(NEXTEST) --profile timing --test end_to_end --run-ignored all --no-capture -E 'test(/^watching::/)'
 
 .PHONY: test-platforms
-test-platforms: node-possible setup control-plane node helm envoy knative build ## Functions as OpenFaaS and Knative deploy them, on real nodes (as root, on Linux)
-	cargo test -p fpga-tests --test real_node -- --ignored platforms::
+test-platforms: node-possible setup control-plane node helm envoy knative nextest build ## Functions as OpenFaaS and Knative deploy them, on real nodes (as root, on Linux)
+	$(NEXTEST) --profile node --test real_node --run-ignored all -E 'test(/^platforms::/)'
 
 .PHONY: test-cluster
-test-cluster: ## The chart on the cluster of KUBECONFIG, whose nodes can pull FPGA_TEST_IMAGE, an image with tests/functions/sobel
+test-cluster: nextest ## The chart on the cluster of KUBECONFIG, whose nodes can pull FPGA_TEST_IMAGE, an image with tests/functions/sobel
 	@[ -n "$${KUBECONFIG:-}" ] || { echo "error: KUBECONFIG is not set; write KUBECONFIG=FILE FPGA_TEST_IMAGE=IMAGE make test-cluster. For nodes on this machine: make test-node" >&2; exit 1; }
 	@[ -n "$${FPGA_TEST_IMAGE:-}" ] || { echo "error: FPGA_TEST_IMAGE is not set; write the name of an image with the Sobel function that the nodes can pull" >&2; exit 1; }
-	cargo test -p fpga-tests --test end_to_end -- --ignored any_cluster::
-
-# What the demo does not know is told before anything is built for it.
-.PHONY: demo-variables
-demo-variables:
-	@unknown() { echo "error: $$1 is unknown; write $$2" >&2; exit 1; }; \
-	case '$(NODES)' in modelled | real) ;; *) unknown 'NODES=$(NODES)' 'NODES=modelled or NODES=real' ;; esac; \
-	case '$(ROUTER)' in '' | 0 | 1) ;; *) unknown 'ROUTER=$(ROUTER)' 'ROUTER=1 or ROUTER=0' ;; esac; \
-	case '$(POOL)' in '' | 0 | 1) ;; *) unknown 'POOL=$(POOL)' 'POOL=1 or POOL=0' ;; esac; \
-	case '$(BASELINE)' in '' | 0 | 1) ;; *) unknown 'BASELINE=$(BASELINE)' 'BASELINE=1 or BASELINE=0' ;; esac
+	$(NEXTEST) --profile node --test end_to_end --run-ignored all -E 'test(/^any_cluster::/)'
 
 .PHONY: demo
-demo: demo-variables $(DEMO_NEEDS) ## The whole loop on this machine, in under 3 minutes; NODES=real: in pods of real nodes; POOL=1: jobs of the pool
-	cargo build $(foreach package,$(DEMO),-p $(package))
-	target/debug/fpga-demo
+demo: ## The whole loop on this machine (10 minutes the first time, then under 3); NODES=real: in pods of real nodes; POOL=1: jobs of the pool
+	@hack/demo.sh
 
 .PHONY: bench
 bench: setup ## Measure: remote against native OpenCL, the extender, kube-scheduler with it, pods on real nodes (release build)
 	hack/bench.sh
 
+# The packages of the benchmarks' clusters.
+CLUSTER := -p fpga-bench -p fpga-scheduler-extender -p fpga-collector -p fpga-device-manager -p fpga-opencl-icd -p fpga-endpoint-picker \
+    -p fpga-registry -p kubectl-fpga
+
 .PHONY: live-model
 live-model: setup control-plane envoy ## A live cluster with modelled boards against fpga-sim, for the same requests (15 minutes)
-	cargo build --release $(foreach package,$(DEMO),-p $(package))
+	cargo build --release $(CLUSTER)
 	target/release/fpga-bench live-model $(LIVE_MODEL)
 
 .PHONY: b11
 b11: setup control-plane ## BlastFunction's test: five functions share three modelled boards, against a board each (9 minutes; B11="--loads high")
-	cargo build --release $(foreach package,$(filter-out fpga-endpoint-picker,$(DEMO)),-p $(package))
+	cargo build --release $(CLUSTER)
 	target/release/fpga-bench b11 $(B11)
 
 .PHONY: moves
 moves: setup control-plane ## Cold starts with the registry's moves off and on, live with modelled boards and in fpga-sim (8 minutes; MOVES="--dry-run")
-	cargo build --release $(foreach package,$(filter-out fpga-endpoint-picker,$(DEMO)) fpga-registry,-p $(package))
+	cargo build --release $(CLUSTER)
 	target/release/fpga-bench moves $(MOVES)
 
 .PHONY: pool-live-model
 pool-live-model: setup ## The same jobs in the live pool on modelled boards and in fpga-sim, by five policies (half an hour; POOL_LIVE_MODEL="--seeds 2")
-	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
+	cargo build --release -p fpga-bench -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool live-model $(POOL_LIVE_MODEL)
 
 .PHONY: pool-sharing
 pool-sharing: setup ## Two nodes that share their modelled boards against each for itself, live and in fpga-sim (an hour; POOL_SHARING="--seeds 2 --loads 0.7")
-	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
+	cargo build --release -p fpga-bench -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool sharing $(POOL_SHARING)
 
 .PHONY: pool-goals
 pool-goals: setup ## Groups with deadlines and throughputs on a modelled board, live and in fpga-sim (6 minutes; POOL_GOALS="--runs 1 --faster 5")
-	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager
+	cargo build --release -p fpga-bench -p fpga-pool -p fpga-device-manager
 	target/release/fpga-bench pool goals $(POOL_GOALS)
 
 .PHONY: pool-faults
 pool-faults: setup ## Jobs, bundles and groups of the pool while its parts are killed, stopped, and cut off, 100 rounds, on Linux with iptables (a quarter of an hour; POOL_FAULTS="--rounds 10 --seed 2")
-	cargo build --release -p fpga-tests -p fpga-pool -p fpga-device-manager -p fpga-acc
+	cargo build --release -p fpga-bench -p fpga-pool -p fpga-device-manager -p fpga-acc
 	target/release/fpga-bench pool faults $(POOL_FAULTS)
 
 .PHONY: picker-load
 picker-load: control-plane envoy ## 500,000 requests through Envoy and the picker, clients and picker killed: counts are exact (PICKER_LOAD_REQUESTS, PICKER_LOAD_SEED)
-	cargo build --release -p fpga-endpoint-picker -p fpga-tests
+	cargo build --release -p fpga-endpoint-picker -p fpga-bench
 	target/release/fpga-picker-load
 
 .PHONY: python
@@ -279,9 +260,8 @@ pool-explore: ## Try the orders of messages, timers, and faults of the pool's le
 	ulimit -v 8388608; exec nice target/release/examples/explore $(POOL_EXPLORE)
 
 .PHONY: registry-kills
-registry-kills: setup control-plane ## Kill two registries 50 times at random in moves and changes of the library (REGISTRY_KILLS, REGISTRY_KILLS_SEED)
-	cargo build -p fpga-scheduler-extender -p fpga-registry -p kubectl-fpga
-	cargo test -p fpga-tests --test end_to_end -- --ignored --nocapture registry::kills::
+registry-kills: setup control-plane nextest build ## Kill two registries 50 times at random in moves and changes of the library (REGISTRY_KILLS, REGISTRY_KILLS_SEED)
+	$(NEXTEST) --profile timing --test end_to_end --run-ignored all --no-capture -E 'test(/^registry::kills::/)'
 
 .PHONY: conformance
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)

@@ -23,7 +23,7 @@ esac
 opencl() {
     say "bench: building (release)"
     cargo build --release -p fpga-device-manager -p fpga-opencl-icd
-    cargo build --release -p fpga-tests --bin fpga-bench
+    cargo build --release -p fpga-bench --bin fpga-bench
     make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs"
 
     say "bench: remote OpenCL against native"
@@ -33,7 +33,7 @@ opencl() {
 scheduling() {
     say "bench: building (release)"
     cargo build --release -p fpga-scheduler-extender -p fpga-collector
-    cargo build --release -p fpga-tests --bin fpga-bench
+    cargo build --release -p fpga-bench --bin fpga-bench
     hack/control-plane.sh
     # It renders the chart, whose scheduler is measured.
     hack/helm.sh
@@ -71,7 +71,7 @@ ready() {
     say "bench: building (release)"
     cargo build --release -p fpga-scheduler-extender -p fpga-collector -p fpga-node-plugin -p fpga-registry -p fpga-pool -p fpga-endpoint-picker \
         -p fpga-device-manager -p fpga-opencl-icd
-    cargo build --release -p fpga-tests --bin fpga-bench
+    cargo build --release -p fpga-bench --bin fpga-bench
     hack/control-plane.sh
     hack/node.sh
     hack/helm.sh

@@ -7,6 +7,6 @@ cd "$(dirname "$0")/.."
 
 say "soak: building"
 cargo build --quiet -p fpga-device-manager -p fpga-opencl-icd
-cargo build --quiet -p fpga-tests --bin fpga-soak
+cargo build --quiet -p fpga-bench --bin fpga-soak
 make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs"
 exec "${CARGO_TARGET_DIR:-target}/debug/fpga-soak" --programs build/opencl-programs
