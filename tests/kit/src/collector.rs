@@ -1,7 +1,7 @@
 //! A collector.
 
 use crate::http::{self, Answer};
-use crate::{Program, metrics};
+use crate::{Program, metrics, programs};
 use serde_json::Value;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -22,6 +22,12 @@ impl Collector {
         let mut program = Self::launch(command, dir, args);
         let tcp = program.ready(&dir.join("ready")).swap_remove(0);
         Self { program, dir: dir.to_owned(), tcp }
+    }
+
+    /// Starts the built collector for `node-1`, which publishes nothing.
+    pub fn without_api_server(dir: &Path, args: &[&str]) -> Self {
+        let command = Command::new(programs::built("fpga-collector"));
+        Self::start(command, dir, &[&["--no-publish", "--log", "warn"], args].concat())
     }
 
     /// Starts a collector without waiting for it; it writes the file `ready` when it is ready.

@@ -62,9 +62,7 @@ impl CollectorStandIn {
                 let endpoint = Endpoint::Tcp(server.address().to_owned());
                 Self { server, endpoint }
             }
-            Endpoint::Unix(path) => {
-                Self { server: Server::unix(path, router), endpoint: endpoint.clone() }
-            }
+            Endpoint::Unix(path) => Self { server: Server::unix(path, router), endpoint: endpoint.clone() },
         }
     }
 

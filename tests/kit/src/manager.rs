@@ -63,7 +63,8 @@ impl Manager {
         let mut program = Program::start(command.args(args).envs(variables.iter().copied()));
         let mut lines = program.ready(&ready);
         let metrics = lines.pop().unwrap();
-        let metrics = metrics.strip_prefix("metrics:").unwrap_or_else(|| panic!("no metrics: {metrics}")).to_owned();
+        let metrics =
+            metrics.strip_prefix("metrics:").unwrap_or_else(|| panic!("no metrics: {metrics}")).to_owned();
         Self { program, folder, addresses: lines, metrics }
     }
 
@@ -116,7 +117,8 @@ impl Manager {
     /// What they do before a kernel takes less.
     pub async fn computes(&self) {
         let before = self.processor_time();
-        until_async("a kernel to run", async || self.processor_time() >= before + Duration::from_secs(1)).await;
+        until_async("a kernel to run", async || self.processor_time() >= before + Duration::from_secs(1))
+            .await;
     }
 
     /// Processor time of the manager and its child processes.

@@ -24,7 +24,9 @@ pub fn built(name: &str) -> PathBuf {
     let Some(made) = modified(&path) else {
         panic!("{} is missing. Run: cargo build --workspace", path.display())
     };
-    if let Some(source) = sources(&path).into_iter().find(|source| modified(source).is_some_and(|at| at > made)) {
+    if let Some(source) =
+        sources(&path).into_iter().find(|source| modified(source).is_some_and(|at| at > made))
+    {
         panic!("{} is older than {}. Run: cargo build --workspace", path.display(), source.display());
     }
     path

@@ -21,6 +21,7 @@ pub type Cut = (Way, usize);
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    server: Arc<Mutex<String>>,
     connections: Arc<AtomicUsize>,
     /// Number of first connections that stay open but don't forward any more.
     silent: Arc<AtomicUsize>,
@@ -48,24 +49,31 @@ impl Proxy {
         let (counted, planned, silenced) = (Arc::clone(&connections), Arc::clone(&cuts), Arc::clone(&silent));
         let forwarded = Arc::<[AtomicUsize; 2]>::default();
         let bytes = Arc::clone(&forwarded);
-        let server = server.to_owned();
+        let server = Arc::new(Mutex::new(server.to_owned()));
+        let current = Arc::clone(&server);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = Socket::Tcp(client.unwrap());
                 let number = counted.fetch_add(1, Ordering::SeqCst);
                 let cut = planned.lock().unwrap().pop();
                 // The server may have ended.
+                let server = current.lock().unwrap().clone();
                 let Ok(server) = Socket::connect(&server) else { continue };
                 carry(&client, &server, cut, (number, Arc::clone(&silenced)), &bytes);
             }
         });
-        Self { address, connections, silent, cuts, forwarded }
+        Self { address, server, connections, silent, cuts, forwarded }
     }
 
     /// The address of the proxy: `IP:PORT`.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Makes later connections go to another server.
+    pub fn redirect(&self, server: &str) {
+        server.clone_into(&mut self.server.lock().unwrap());
     }
 
     /// Stops forwarding on all existing connections, and closes none of them.
@@ -150,7 +158,8 @@ fn carry(
 ) {
     for (way, from, to) in [(Way::ToServer, client, server), (Way::ToClient, server, client)] {
         let most = cut.filter(|(cut, _)| *cut == way).map_or(usize::MAX, |(_, bytes)| bytes);
-        let (from, to, silent, forwarded) = (from.clone(), to.clone(), Arc::clone(&silent), Arc::clone(forwarded));
+        let (from, to, silent, forwarded) =
+            (from.clone(), to.clone(), Arc::clone(&silent), Arc::clone(forwarded));
         thread::spawn(move || {
             copy(from, to, most, &forwarded[way as usize], || number < silent.load(Ordering::SeqCst));
         });
@@ -158,7 +167,13 @@ fn carry(
 }
 
 /// Copies until the end, an error, or `most` bytes, and then ends both connections. A silent proxy ends none.
-fn copy(mut from: Socket, mut to: Socket, mut most: usize, count: &AtomicUsize, is_silent: impl Fn() -> bool) {
+fn copy(
+    mut from: Socket,
+    mut to: Socket,
+    mut most: usize,
+    count: &AtomicUsize,
+    is_silent: impl Fn() -> bool,
+) {
     let mut bytes = vec![0; 64 << 10];
     while most > 0 {
         let room = bytes.len().min(most);

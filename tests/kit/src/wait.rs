@@ -88,7 +88,8 @@ pub async fn until_async<L: Look>(what: impl Display, mut look: impl AsyncFnMut(
 }
 
 /// Runs a test on a paused clock of tokio, which only [`tokio::time::advance`] moves, also while the test waits for a
-/// peer. The test must run on tokio's runtime of one thread.
+/// peer. The test must run on tokio's runtime of one thread. tokio rounds timers up to the next millisecond, so a limit is
+/// over 1 ms after its time.
 ///
 /// # Panics
 /// The test does not end within [`patience`], by the real clock.
@@ -140,7 +141,7 @@ mod tests {
             })
             .await;
             assert_eq!(begin.elapsed(), Duration::ZERO);
-            tokio::time::advance(hour).await;
+            tokio::time::advance(hour + Duration::from_millis(1)).await;
             sleep.await.unwrap();
         })
         .await;
