@@ -257,7 +257,11 @@ impl Supervisor {
 }
 
 /// Writes the managers' addresses and that of the metrics when all managers are ready, and then waits for ever.
-async fn say_ready(path: Option<PathBuf>, metrics: Option<MetricsAddress>, common: Arc<Common>) -> anyhow::Result<()> {
+async fn say_ready(
+    path: Option<PathBuf>,
+    metrics: Option<MetricsAddress>,
+    common: Arc<Common>,
+) -> anyhow::Result<()> {
     if let Some(path) = path {
         while !common.statuses.readiness().0 {
             tokio::time::sleep(READY_INTERVAL).await;

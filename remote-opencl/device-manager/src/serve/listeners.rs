@@ -5,12 +5,12 @@ use crate::config::SharedMemory;
 use crate::handshake::Access;
 use crate::keepalive::Keepalive;
 use crate::listen::{Address, Callers, Listener};
+use crate::metrics_server::MetricsAddress;
 use crate::signals::AtEnd;
 use crate::tokens::Tokens;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use fpga_net::duration;
-use crate::metrics_server::MetricsAddress;
 use fpga_net::ready_file;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
 use std::path::{Path, PathBuf};
@@ -157,7 +157,11 @@ impl ListenerArgs {
 }
 
 /// Writes the addresses to the ready file, that of the metrics last.
-pub(super) fn say_ready(path: &Path, bound: &[Address], metrics: Option<&MetricsAddress>) -> std::io::Result<()> {
+pub(super) fn say_ready(
+    path: &Path,
+    bound: &[Address],
+    metrics: Option<&MetricsAddress>,
+) -> std::io::Result<()> {
     let metrics = metrics.map(|address| format!("metrics:{address}"));
     ready_file::write(path, bound.iter().map(Address::to_string).chain(metrics))
 }
