@@ -1,14 +1,14 @@
 //! The background thread as the system sees it. This test is alone in its process, so that there is one such thread.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fpga_core::event::Event;
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Endpoint, Reporter};
+use fpga_test_kit::{patience, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Signals that can't be blocked (KILL, STOP), and those that the C library reserves (32, 33, 34).
 const UNBLOCKABLE: u64 = 1 << 8 | 1 << 18 | 1 << 31 | 1 << 32 | 1 << 33;
@@ -40,7 +40,7 @@ fn it_takes_no_signals_does_not_spin_when_the_collector_leaves_and_ends_with_the
     let mut request = [0; 4096];
     assert!(connection.read(&mut request).unwrap() > 0);
     connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
-    reporter.flush(Duration::from_secs(20)).unwrap();
+    reporter.flush(patience()).unwrap();
 
     let thread = hook_threads().pop().unwrap();
     let status = fs::read_to_string(thread.join("status")).unwrap();
@@ -55,9 +55,5 @@ fn it_takes_no_signals_does_not_spin_when_the_collector_leaves_and_ends_with_the
     assert!(used < Duration::from_millis(100), "{used:?} in half a second of nothing to do");
 
     drop(reporter);
-    let end = Instant::now() + Duration::from_secs(20);
-    while !hook_threads().is_empty() {
-        assert!(Instant::now() < end, "the thread goes on without a handle");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the end of the thread without a handle", || hook_threads().is_empty());
 }
