@@ -1,7 +1,7 @@
 //! Launches that the device refuses and whose events the program dropped. The program is told before it gets stale
 //! bytes.
 
-use crate::{Manager, Setup};
+use super::{Setup, start};
 use fpga_client::{
     ArgValue, Buffer, ClError, Client, Context, HostTarget, Initial, Kernel, Operation, Program, Queue,
 };
@@ -85,12 +85,12 @@ fn is_heard_of(client: &Client) {
 
 #[test]
 fn a_refused_launch_is_heard_of_by_the_ring_and_by_the_stream() {
-    let setup = Setup::of(Manager::start_with(&["--insecure-tcp", "--listen", "tcp://127.0.0.1:0"]));
+    let setup = Setup::of(start(&["--insecure-tcp", "--listen", "tcp://127.0.0.1:0"]));
     is_heard_of(&setup.client);
-    is_heard_of(&Client::with_managers(&setup.manager.tcp_address()).unwrap());
+    is_heard_of(&Client::with_managers(setup.manager.tcp_address()).unwrap());
 }
 
 #[test]
 fn a_refused_launch_in_a_tenants_process_is_heard_of() {
-    is_heard_of(&Setup::of(Manager::start_with(&["--isolate", "process"])).client);
+    is_heard_of(&Setup::of(start(&["--isolate", "process"])).client);
 }

@@ -1,8 +1,8 @@
 //! Events: user events, callbacks, profiling times, polling.
 
-use crate::Setup;
-use crate::scripted_manager::eventually;
+use super::Setup;
 use fpga_client::{ClError, Event, Operation};
+use fpga_test_kit::until;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -55,13 +55,13 @@ fn callbacks_come_in_the_order_of_the_statuses_without_anybody_waiting() {
         let seen = Arc::clone(&seen);
         event.on_status(status, move |status| seen.lock().unwrap().push(status)).unwrap();
     }
-    eventually("SUBMITTED is seen", || *seen.lock().unwrap() == [2]);
+    until("SUBMITTED is seen", || *seen.lock().unwrap() == [2]);
     setup.manager.let_go();
-    eventually("the rest is seen", || seen.lock().unwrap().len() == 3);
+    until("the rest is seen", || seen.lock().unwrap().len() == 3);
     assert_eq!(*seen.lock().unwrap(), [2, 1, 0]);
     let again = Arc::clone(&seen);
     event.on_status(0, move |status| again.lock().unwrap().push(status + 100)).unwrap();
-    eventually("a late callback comes at once", || seen.lock().unwrap().last() == Some(&100));
+    until("a late callback comes at once", || seen.lock().unwrap().last() == Some(&100));
     assert_eq!(event.on_status(3, |_| ()).unwrap_err(), ClError::INVALID_VALUE);
 }
 
@@ -69,7 +69,7 @@ fn callbacks_come_in_the_order_of_the_statuses_without_anybody_waiting() {
 fn polling_the_status_is_enough_to_see_the_end() {
     let setup = Setup::new();
     let event = setup.queue.enqueue(Operation::Marker, &[]).unwrap();
-    eventually("the event is complete", || event.status() == 0);
+    until("the event is complete", || event.status() == 0);
 }
 
 #[test]
@@ -104,5 +104,5 @@ fn released_events_are_named_to_the_manager() {
     event.wait().unwrap();
     drop(event);
     setup.queue.enqueue(Operation::Marker, &[]).unwrap().wait().unwrap();
-    eventually("the release", || !setup.manager.script().released_events.lock().unwrap().is_empty());
+    until("the release", || !setup.manager.script().released_events.lock().unwrap().is_empty());
 }

@@ -1,9 +1,9 @@
 //! Batches: the commands of each message, and their order.
 
-use crate::scripted_manager::eventually;
-use crate::{Setup, source, target};
+use super::{Setup, source, target};
 use fpga_client::{ArgValue, Buffer, ClError, HostSource, Initial, Kernel, Operation, Program, Queue};
 use fpga_protocol::v1::command;
+use fpga_test_kit::until;
 use std::sync::Arc;
 
 fn kernel(setup: &Setup) -> Arc<Kernel> {
@@ -98,7 +98,7 @@ fn a_flush_gets_out_although_nobody_waits() {
     let setup = Setup::new();
     setup.queue.enqueue(Operation::Marker, &[]).unwrap();
     setup.queue.flush().unwrap();
-    eventually("the flush arrives", || !setup.manager.script().flushes.lock().unwrap().is_empty());
+    until("the flush arrives", || !setup.manager.script().flushes.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn an_object_is_released_after_the_command_that_uses_it() {
     assert!(!gone.load(std::sync::atomic::Ordering::SeqCst));
     assert!(setup.manager.script().released.lock().unwrap().is_empty());
     setup.queue.finish().unwrap();
-    eventually("the buffer is destroyed", || gone.load(std::sync::atomic::Ordering::SeqCst));
-    eventually("the manager hears of it", || !setup.manager.script().released.lock().unwrap().is_empty());
+    until("the buffer is destroyed", || gone.load(std::sync::atomic::Ordering::SeqCst));
+    until("the manager hears of it", || !setup.manager.script().released.lock().unwrap().is_empty());
 }
 
 #[test]

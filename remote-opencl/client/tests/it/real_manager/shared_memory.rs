@@ -1,16 +1,16 @@
 //! Random programs on buffers in shared memory. Whether commands are executed in place, staged or sent, the bytes
 //! are those of a model, and the same without shared memory.
 
-use crate::{Manager, Setup};
+use super::{Setup, start};
 use fpga_client::cl::{MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION, MEM_ALLOC_HOST_PTR};
 use fpga_client::{
     ArgValue, Buffer, Client, Event, HostSource, HostTarget, Initial, Kernel, Operation, Program, Queue,
 };
+use fpga_test_kit::{Manager, patience, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use proptest::prelude::*;
 use std::sync::Arc;
-use std::time::Duration;
 
 const SIZE: usize = 1_200_000;
 /// Offset of the sub-buffer in the first buffer.
@@ -196,7 +196,7 @@ fn run(
 
 #[test]
 fn any_program_on_shared_memory_computes_what_a_model_does_and_so_it_does_without() {
-    for manager in [Manager::start(), Manager::start_with(&["--shared-memory", "off"])] {
+    for manager in [start(&[]), start(&["--shared-memory", "off"])] {
         let setup = Setup::of(manager);
         let program = Program::with_source(&setup.context, SOURCE.to_vec()).unwrap();
         program.build(&[], "").unwrap();
@@ -236,14 +236,22 @@ fn mapped_memory_stays_when_the_manager_has_gone() {
 
 #[test]
 fn a_hundred_sessions_leave_no_memory_and_no_descriptors() {
-    let manager = Manager::start();
-    let count = |folder: &str| std::fs::read_dir(folder).unwrap().count();
-    let of_manager = format!("/proc/{}/fd", manager.pid());
-    let mapped = |of: &str| {
-        let maps = std::fs::read_to_string(of).unwrap();
-        maps.lines().filter(|line| line.contains("memfd:fpga-segment")).count()
+    let manager = start(&[]);
+    let processes = [manager.id(), std::process::id()];
+    let descriptors = || processes.map(|id| std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().count());
+    let segments = || {
+        processes.map(|id| {
+            let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
+            maps.lines().filter(|line| line.contains("memfd:fpga-segment")).count()
+        })
     };
-    let mut before = None;
+    let session_is_over = || {
+        until("the end of the session", || manager.sessions() == 0);
+        until("unmapped segments", || {
+            if segments() == [0, 0] { Ok(()) } else { Err(format!("{:?}", segments())) }
+        });
+    };
+    let mut before = [0, 0];
     for round in 0..100 {
         let client = Client::with_managers(manager.address()).unwrap();
         let device = Arc::clone(&client.platforms()[0].devices()[0]);
@@ -259,14 +267,18 @@ fn a_hundred_sessions_leave_no_memory_and_no_descriptors() {
         let read = queue.enqueue(Operation::Read { buffer: &buffer, offset: 0, target }, &[]).unwrap();
         read.wait().unwrap();
         assert!(bytes.iter().all(|byte| *byte == 7));
+        assert!(segments().iter().all(|count| *count > 0), "the two processes share no memory");
         drop((read, buffer, queue, context, device, client));
         if round == 10 {
-            crate::until("segments are unmapped", || mapped(&format!("/proc/{}/maps", manager.pid())) == 0);
-            before = Some(count(&of_manager));
+            session_is_over();
+            before = descriptors();
         }
     }
-    crate::until("segments are unmapped", || mapped(&format!("/proc/{}/maps", manager.pid())) == 0);
-    crate::until("descriptors are closed", || Some(count(&of_manager)) <= before);
+    session_is_over();
+    until(format!("no more descriptors than {before:?}"), || {
+        let now = descriptors();
+        if now[0] <= before[0] && now[1] <= before[1] { Ok(()) } else { Err(format!("{now:?}")) }
+    });
 }
 
 #[test]
@@ -319,9 +331,7 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
         .enqueue(Operation::Fill { buffer: &buffer, pattern: &[7], offset: 0, size: LEN }, &[])
         .unwrap();
     setup.queue.finish().unwrap();
-    let manager = Pid::from_raw(i32::try_from(setup.manager.pid()).unwrap());
-    let signal = |signal| kill(manager, signal).unwrap();
-    signal(Signal::SIGSTOP);
+    let stopped = Stopped::new(&setup.manager);
     let (done, is_done) = std::sync::mpsc::channel();
     let (queue, idle) = (Arc::clone(&setup.queue), Arc::clone(&buffer));
     std::thread::spawn(move || {
@@ -343,8 +353,8 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
         assert!(read.iter().all(|byte| *byte == 1));
         done.send(()).unwrap();
     });
-    let alone = is_done.recv_timeout(Duration::from_secs(60));
-    signal(Signal::SIGCONT);
+    let alone = is_done.recv_timeout(patience());
+    drop(stopped);
     assert!(alone.is_ok(), "something waits for the manager");
     // The device sees the bytes that were written.
     let copy = Buffer::new(&setup.context, 0, LEN, Initial::Nothing).unwrap();
@@ -360,9 +370,8 @@ struct Stopped(Pid);
 
 impl Stopped {
     fn new(manager: &Manager) -> Self {
-        let pid = Pid::from_raw(manager.pid().cast_signed());
-        kill(pid, Signal::SIGSTOP).unwrap();
-        Self(pid)
+        manager.signal(Signal::SIGSTOP);
+        Self(manager.pid())
     }
 }
 
@@ -393,7 +402,7 @@ fn a_non_blocking_transfer_waits_for_no_shared_memory() {
         sender.send(()).unwrap();
         buffers
     });
-    let returned = receiver.recv_timeout(Duration::from_secs(60));
+    let returned = receiver.recv_timeout(patience());
     drop(stopped);
     returned.expect("an enqueue call waits for the manager");
     let [small, large] = enqueuing.join().unwrap();

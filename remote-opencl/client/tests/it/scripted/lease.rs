@@ -1,17 +1,17 @@
 //! The session of a leased slot: its handshake, its tasks, and how it ends.
 
-use crate::scripted_manager::{RingAnswer, ScriptedManager, eventually};
+use crate::scripted_manager::{RingAnswer, ScriptedManager};
 use fpga_client::{
     Buffer, ClError, Context, DigestError, HostSource, Initial, Lease, LeaseError, LeasedSession, Notice,
     Operation, Program, Queue,
 };
+use fpga_test_kit::{patience, until};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const ID: [u8; 16] = [7; 16];
-const NOTICE_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lease(manager: &ScriptedManager) -> Lease {
     let address = manager.address().to_owned();
@@ -92,7 +92,7 @@ fn a_yield_is_told_at_once_and_what_was_flushed_still_ends() {
     let marker = queue.enqueue(Operation::Marker, &[]).unwrap();
     queue.flush().unwrap();
     manager.recall();
-    assert_eq!(notices.recv_timeout(NOTICE_TIMEOUT), Ok(Notice::Yield));
+    assert_eq!(notices.recv_timeout(patience()), Ok(Notice::Yield));
     manager.let_go();
     marker.wait_for_status().unwrap();
 }
@@ -103,7 +103,7 @@ fn a_yield_that_comes_while_the_session_opens_is_told_when_it_is_open() {
     *manager.script().ring.lock().unwrap() = Some(RingAnswer::NoMemory);
     manager.recall();
     let (session, notices) = open(&manager);
-    assert_eq!(notices.recv_timeout(NOTICE_TIMEOUT), Ok(Notice::Yield));
+    assert_eq!(notices.recv_timeout(patience()), Ok(Notice::Yield));
     queue(&session).finish().unwrap();
 }
 
@@ -114,7 +114,7 @@ fn a_session_that_does_not_open_ends_at_the_manager_as_well() {
     let error = LeasedSession::open(&lease(&manager), drop).unwrap_err();
     assert!(matches!(error, LeaseError::Connect(_)), "{error}");
     // No other thread of this process drives its connections.
-    eventually("the manager's session ends", || manager.script().sessions.load(Ordering::SeqCst) == 0);
+    until("the manager's session ends", || manager.script().sessions.load(Ordering::SeqCst) == 0);
 }
 
 #[test]
@@ -124,10 +124,10 @@ fn a_lost_manager_is_told_once_and_a_closed_session_tells_nothing() {
     let (closed, silence) = open(&manager);
     closed.close();
     manager.kill();
-    assert!(matches!(notices.recv_timeout(NOTICE_TIMEOUT), Ok(Notice::Lost(_))));
+    assert!(matches!(notices.recv_timeout(patience()), Ok(Notice::Lost(_))));
     drop((session, closed));
     for rest in [notices, silence] {
-        assert_eq!(rest.recv_timeout(NOTICE_TIMEOUT), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(rest.recv_timeout(patience()), Err(RecvTimeoutError::Disconnected));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Launches whose events nobody has: the client says so, does not release the events, and takes their ends with that
 //! of a later command.
 
-use crate::Setup;
-use crate::scripted_manager::{ScriptedManager, eventually};
+use super::Setup;
+use crate::scripted_manager::ScriptedManager;
 use fpga_client::{ArgValue, Buffer, Event, Kernel, Operation, Program, Queue, cl};
+use fpga_test_kit::{patience, until};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -47,7 +48,7 @@ fn launches_whose_events_were_given_to_nobody_end_with_the_next_command() {
     let commands = setup.manager.script().commands.lock().unwrap().clone();
     let watched: Vec<u64> =
         commands.iter().filter(|command| !command.unwatched).map(|command| command.event).collect();
-    eventually("the releases", || released().len() >= watched.len());
+    until("the releases", || released().len() >= watched.len());
     assert_eq!(released(), watched);
 }
 
@@ -63,7 +64,7 @@ fn a_launch_is_watched_whose_event_has_a_callback() {
     drop(launch(&setup.queue, &kernel));
     setup.manager.let_go();
     setup.queue.finish().unwrap();
-    assert_eq!(receiver.recv().unwrap(), cl::COMPLETE);
+    assert_eq!(receiver.recv_timeout(patience()).unwrap(), cl::COMPLETE);
     assert_eq!(unwatched(&setup), [true, false, true]);
 }
 

@@ -1,13 +1,6 @@
 //! The client against a scripted manager: batches, events, transfers, and failures.
 //!
 //! Tests over PoCL check that real managers and runtimes behave like the scripted one.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::cast_possible_truncation,
-    reason = "a test that can't go on shall fail"
-)]
 
 mod commands;
 mod events;
@@ -16,15 +9,15 @@ mod lease;
 mod maps;
 mod random_programs;
 mod rects;
-mod scripted_manager;
+mod synchronous_loop;
 mod traces;
 mod transfers;
 mod unheard;
 mod unwatched;
 mod waiting;
 
+use crate::scripted_manager::ScriptedManager;
 use fpga_client::{Buffer, Client, Context, Device, HostSource, HostTarget, Initial, Queue};
-use scripted_manager::ScriptedManager;
 use std::sync::Arc;
 
 /// A client of a scripted manager, with the objects that most tests need.

@@ -1,6 +1,6 @@
 //! Commands and calls are part of the trace of the thread that makes them, for managers that record traces.
 
-use crate::Setup;
+use super::Setup;
 use crate::scripted_manager::ScriptedManager;
 use fpga_client::{Operation, Program, set_trace};
 use fpga_protocol::v1::{self, call::Method};

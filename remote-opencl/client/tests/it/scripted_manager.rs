@@ -1,17 +1,14 @@
 //! A small device manager in the test's process: buffers are vectors, kernels do nothing, and it records its
 //! messages. It is a real gRPC server on a real unix socket.
 
-// Paths are explicit, so that another test program can include this file.
-#[path = "scripted_manager/description.rs"]
 mod description;
-#[path = "scripted_manager/execution.rs"]
 mod execution;
-#[path = "scripted_manager/session.rs"]
 mod session;
 
 use fpga_protocol::segments::{SIDE_SUFFIX, TAKEN};
 use fpga_protocol::v1;
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
+use fpga_test_kit::patience;
 use session::State;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -89,6 +86,11 @@ pub enum RingAnswer {
 
 impl ScriptedManager {
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// Starts a manager that pings its clients this often.
+    pub fn start_with(ping: Option<Duration>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dm.sock");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -108,6 +110,8 @@ impl ScriptedManager {
                         .initial_stream_window_size(fpga_protocol::limits::WINDOW_BYTES)
                         .initial_connection_window_size(fpga_protocol::limits::WINDOW_BYTES)
                         .max_frame_size(fpga_protocol::limits::MAX_FRAME_BYTES)
+                        .http2_keepalive_interval(ping)
+                        .http2_keepalive_timeout(Some(patience()))
                         .add_service(DeviceManagerServer::new(Service(script)))
                         .serve_with_incoming(incoming);
                     tokio::select! {
@@ -183,14 +187,5 @@ impl DeviceManager for Service {
         let state = State::new(Arc::clone(&self.0), out);
         tokio::spawn(state.run(request.into_inner()));
         Ok(Response::new(UnboundedReceiverStream::new(receiver)))
-    }
-}
-
-/// Polls `condition` for up to 10 s, and panics if it stays false.
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(std::time::Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

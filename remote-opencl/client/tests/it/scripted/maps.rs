@@ -1,6 +1,6 @@
 //! Maps: stable pointers, fetched content, and content that is written back.
 
-use crate::{Setup, target};
+use super::{Setup, target};
 use fpga_client::cl::{self, MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION};
 use fpga_client::{Buffer, ClError, Initial, Operation};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Large reads and writes, binaries, initial content.
 
-use crate::{Setup, source, target};
+use super::{Setup, source, target};
 use fpga_client::cl::{MEM_COPY_HOST_PTR, MEM_USE_HOST_PTR};
 use fpga_client::{Buffer, ClError, Initial, Operation, Program};
 use std::sync::Arc;

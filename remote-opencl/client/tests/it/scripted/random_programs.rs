@@ -1,7 +1,7 @@
 //! Random programs on an in-order queue leave the same content in their buffers as a native execution, however
 //! commands are batched, inlined and cut into chunks.
 
-use crate::Setup;
+use super::Setup;
 use fpga_client::cl::{MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION};
 use fpga_client::{Buffer, HostSource, HostTarget, Operation};
 use proptest::prelude::*;

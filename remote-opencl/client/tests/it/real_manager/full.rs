@@ -2,7 +2,7 @@
 //! by programs that can resume their sessions, and by programs over TCP. The manager re-creates objects without the
 //! programs noticing.
 
-use super::Manager;
+use super::start;
 use fpga_client::cl::{MAP_WRITE, MEM_ALLOC_HOST_PTR, MEM_COPY_HOST_PTR};
 use fpga_client::{
     ArgValue, Buffer, Client, Context, HostTarget, Initial, Kernel, Operation, Program, Queue,
@@ -74,7 +74,7 @@ fn bytes_of(number: u32) -> Vec<u8> {
 
 #[test]
 fn programs_of_all_ways_take_turns_on_a_board_that_is_reconfigured_as_a_whole() {
-    let manager = Manager::start_with(&[
+    let manager = start(&[
         "--reconfiguration",
         "full",
         "--slots",
@@ -89,8 +89,8 @@ fn programs_of_all_ways_take_turns_on_a_board_that_is_reconfigured_as_a_whole() 
     let clients = [
         client(manager.address()),
         client(manager.address()).resuming(),
-        client(&manager.tcp_address()),
-        client(&manager.tcp_address()).resuming(),
+        client(manager.tcp_address()),
+        client(manager.tcp_address()).resuming(),
     ];
     let mut users: Vec<_> = (1..).zip(&clients).map(|(number, client)| User::new(client, number)).collect();
     for _ in 0..3 {

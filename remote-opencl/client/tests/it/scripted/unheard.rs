@@ -1,8 +1,9 @@
 //! Failures that a program was not told yet: a manager refuses a command long after its enqueue call has returned.
 //! Barriers stand for the launches that the manager refuses.
 
-use crate::{Setup, target};
+use super::{Setup, target};
 use fpga_client::{Buffer, ClError, Event, Operation};
+use fpga_test_kit::{patience, until};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -76,11 +77,11 @@ fn a_failure_is_not_told_to_who_has_seen_it_in_the_commands_own_event() {
     assert_eq!(refused().wait(), Err(ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST));
     assert_eq!(setup.queue.finish(), Ok(()));
     let event = refused();
-    crate::scripted_manager::eventually("the status", || event.status() == REFUSED.0);
+    until("the status", || event.status() == REFUSED.0);
     assert_eq!(setup.queue.finish(), Ok(()));
     let (sender, receiver) = std::sync::mpsc::channel();
     refused().on_status(0, move |status| sender.send(status).unwrap()).unwrap();
-    assert_eq!(receiver.recv().unwrap(), REFUSED.0);
+    assert_eq!(receiver.recv_timeout(patience()).unwrap(), REFUSED.0);
     assert_eq!(setup.queue.finish(), Ok(()));
 }
 

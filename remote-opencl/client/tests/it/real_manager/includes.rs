@@ -1,8 +1,9 @@
 //! Sources that include files of the program's own machine (`-I`), to which the manager has no access.
 
-use super::{Manager, Setup};
+use super::{Setup, start, start_in};
 use fpga_client::cl::MEM_COPY_HOST_PTR;
 use fpga_client::{ArgValue, Buffer, ClError, Initial, Kernel, Operation, Program};
+use fpga_test_kit::until;
 use std::sync::Arc;
 
 const SOURCE: &str = "#include \"sum.h\"\n#include <deep/three.h>\n
@@ -51,7 +52,7 @@ const WAYS: [&[&str]; 3] = [
 #[test]
 fn a_source_includes_what_the_programs_folders_have_and_nothing_of_the_managers() {
     for way in WAYS {
-        let setup = Setup::of(Manager::start_with(way));
+        let setup = Setup::of(start(way));
         let folder = headers(1);
         let first = program(&setup, SOURCE);
         first.build(&[], &options(&folder)).unwrap();
@@ -94,7 +95,8 @@ fn a_source_includes_what_the_programs_folders_have_and_nothing_of_the_managers(
 #[test]
 fn what_was_laid_out_for_builds_is_gone_with_them() {
     let temporary = tempfile::tempdir().unwrap();
-    let manager = Manager::start_in(temporary.path(), &["--confine-builds", "required"]);
+    let manager =
+        start_in(&[("TMPDIR", temporary.path().to_str().unwrap())], &["--confine-builds", "required"]);
     let setup = Setup::of(manager);
     let folder = headers(1);
     program(&setup, SOURCE).build(&[], &options(&folder)).unwrap();
@@ -104,5 +106,5 @@ fn what_was_laid_out_for_builds_is_gone_with_them() {
         own.filter_map(|folder| std::fs::read_dir(folder).ok()).map(Iterator::count).sum::<usize>()
     };
     assert!(temporary.path().read_dir().unwrap().count() > 0, "it has its folder there");
-    super::until("the files are gone", || laid() == 0);
+    until("the files are gone", || laid() == 0);
 }

@@ -1,7 +1,7 @@
 //! Rectangles of buffers: one message each, or one command per row for a manager without commands on rectangles.
 
+use super::{Setup, source, target};
 use crate::scripted_manager::ScriptedManager;
-use crate::{Setup, source, target};
 use fpga_client::rect::Layout;
 use fpga_client::{ClError, Operation};
 use std::sync::atomic::Ordering;
