@@ -100,7 +100,7 @@ impl Args {
 /// # Errors
 /// The time is over.
 pub async fn wait_for_streams(bed: &ScaleBed, count: usize) -> Result<()> {
-    wait::until("all collectors to stream", LONG, async || {
+    wait::until_within("all collectors to stream", LONG, async || {
         let streams = bed.metric("fpga_extender_streams").await?;
         Ok((streams > count as f64 - 0.5).then_some(()))
     })

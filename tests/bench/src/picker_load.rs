@@ -168,7 +168,7 @@ async fn rest(bed: &RoutedFunction) -> Result<(f64, f64)> {
             (metrics.metric("fpga_picker_requests_in_flight"), metrics.metric("fpga_picker_streams"));
         anyhow::Ok(figures)
     };
-    let rested = wait::until("all requests to end", REST, async || {
+    let rested = wait::until_within("all requests to end", REST, async || {
         let (in_flight, streams) = look().await?;
         Ok((in_flight == 0.0 && streams == 0.0).then_some((in_flight, streams)))
     });

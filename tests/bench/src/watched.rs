@@ -119,7 +119,7 @@ async fn start_extender(api: &FakeApi, run_dir: &RunDir) -> Result<(Process, Str
         .arg(&kubeconfig);
     let process = Process::start(&spec)?;
     let http = HttpClient::new(LONG);
-    let url = wait::until("the extender to be ready", LONG, async || {
+    let url = wait::until_within("the extender to be ready", LONG, async || {
         process.check_running()?;
         let Ok(text) = std::fs::read_to_string(&ready) else { return Ok(None) };
         let url = format!("http://{}", text.lines().next().context("the ready file is empty")?);

@@ -1,14 +1,10 @@
-//! The dashboards, as Grafana imports them: what each panel says of itself, and whether its queries can be asked.
+//! The dashboards, as Grafana imports them: whether Prometheus understands their queries, and has what they ask for.
 
 use fpga_tests::testbed::programs::repository;
 use fpga_tests::testbed::prometheus::promtool;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Grafana's names of the units that panels have.
-const UNITS: [&str; 9] = ["short", "percentunit", "ops", "reqps", "s", "ms", "bytes", "Bps", "bool_yes_no"];
-/// Columns of a dashboard.
-const COLUMNS: u64 = 24;
 /// The variable with the source of the data.
 const SOURCE: &str = "datasource";
 
@@ -122,31 +118,14 @@ pub fn known_metrics() -> BTreeSet<String> {
 }
 
 #[test]
-fn each_panel_says_what_it_shows_in_which_unit_and_stands_beside_the_others() {
-    let dashboards = dashboards();
-    let names: Vec<&str> = dashboards.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["board", "cluster", "node", "pool", "registry", "router", "scheduler", "tenant"]);
-    for (name, dashboard) in &dashboards {
+fn each_panel_asks_the_chosen_source_and_each_variable_is_used() {
+    for (name, dashboard) in &dashboards() {
         assert_eq!(dashboard["uid"], format!("kube-fpga-{name}"));
-        assert!(text(&dashboard["description"]).ends_with('.'), "{name}");
         let source = json!({"type": "prometheus", "uid": format!("${{{SOURCE}}}")});
-        let (mut titles, mut taken) = (BTreeSet::new(), BTreeSet::new());
         for panel in list(&dashboard["panels"]) {
             let title = text(&panel["title"]);
-            assert!(titles.insert(title), "{name} has two panels {title}");
-            let description = text(&panel["description"]);
-            assert!(description.len() > 20 && description.ends_with('.'), "{name}: {title}: {description}");
-            let unit = text(&panel["fieldConfig"]["defaults"]["unit"]);
-            assert!(UNITS.contains(&unit), "{name}: {title}: {unit}");
             for target in list(&panel["targets"]) {
-                assert_eq!((&panel["datasource"], &target["datasource"]), (&source, &source));
-                assert!(!text(&target["legendFormat"]).is_empty(), "{name}: {title}");
-            }
-            let place = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
-            let [x, y, width, height] = place;
-            assert!(x + width <= COLUMNS && width > 0 && height > 0, "{name}: {title}: {place:?}");
-            for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
-                assert!(taken.insert(cell), "{name}: {title} lies over another panel");
+                assert_eq!((&panel["datasource"], &target["datasource"]), (&source, &source), "{name}: {title}");
             }
         }
         let panels = dashboard["panels"].to_string();

@@ -1,17 +1,29 @@
 //! Checks that each block of commands in a document is run by a test, or says why not; and that each alert has a runbook.
 
-use crate::documents::{named_tests, sources};
 use fpga_tests::testbed::documents::{self, Runner};
 use fpga_tests::testbed::programs::repository;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Collects the Rust files below a folder, without build outputs.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap_or_default();
+        if path.is_dir() && !path.is_symlink() && !["build", "target"].contains(&name) && !name.starts_with('.') {
+            sources(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
 
 #[test]
 fn each_block_of_commands_says_which_test_runs_it_or_why_none_does() {
     let mut files = Vec::new();
     sources(&repository(), &mut files);
-    let tests: BTreeSet<String> =
-        files.iter().flat_map(|file| named_tests(&std::fs::read_to_string(file).unwrap())).collect();
+    // A file may have gone since it was listed.
+    let code: String = files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
     let mut wrong = Vec::new();
     let (mut all, mut run) = (0, 0);
     for document in documents::all().unwrap() {
@@ -22,7 +34,7 @@ fn each_block_of_commands_says_which_test_runs_it_or_why_none_does() {
                 Runner::Unsaid => wrong.push(format!(
                     "{at}: write <!-- run -->, <!-- run: TEST --> or <!-- not run: REASON --> on the line above"
                 )),
-                Runner::Test(test) if !tests.contains(&test) => wrong.push(format!("{at}: there is no test {test}")),
+                Runner::Test(test) if !code.contains(&format!("fn {test}()")) => wrong.push(format!("{at}: there is no test {test}")),
                 Runner::Nobody(reason) if reason.len() < 10 => wrong.push(format!("{at}: give the reason")),
                 Runner::Documents | Runner::Test(_) => run += 1,
                 Runner::Nobody(_) => {}

@@ -1,8 +1,7 @@
-//! The repository against itself: its code map and its documents.
+//! The repository against itself: its modules and its documents.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
-mod architecture;
+mod circles;
 mod commands;
-mod documents;
 mod links;

@@ -10,4 +10,5 @@ mod keyboard;
 mod lost;
 mod pages;
 mod pool;
+mod timing;
 mod traces;

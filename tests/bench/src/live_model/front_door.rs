@@ -47,7 +47,7 @@ impl FrontDoor {
                 let kubeconfig = plane.kubeconfig(&Identity::Admin)?;
                 let picker = Picker::start(ip, kubeconfig, plane.run_dir(), http, &[]).await?;
                 let replicas: usize = functions.replicas.iter().map(Vec::len).sum();
-                wait::until("the picker to know all replicas and their boards", KNOWN, async || {
+                wait::until_within("the picker to know all replicas and their boards", KNOWN, async || {
                     let known = picker.metrics(http).await?.metric("fpga_picker_replicas");
                     let unknown = picker.labelled(http, "fpga_picker_boards", "unknown").await?;
                     Ok((known > replicas as f64 - 0.5 && unknown < 0.5).then_some(()))

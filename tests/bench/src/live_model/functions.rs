@@ -56,13 +56,13 @@ impl Functions {
             let deployment = serde_json::from_value(deployment).context("no deployment")?;
             deployments.create(&PostParams::default(), &deployment).await?;
         }
-        let replicas = wait::until("the functions to be ready", DEPLOY, async || {
+        let replicas = wait::until_within("the functions to be ready", DEPLOY, async || {
             cluster.check_running()?;
             let pods = cluster.pods().list(&ListParams::default()).await?.items;
             Ok(ready(&pods, plan.peaks.len(), replicas))
         })
         .await?;
-        wait::until("all workers to have served their first request", DEPLOY, async || {
+        wait::until_within("all workers to have served their first request", DEPLOY, async || {
             let served = of_managers(cluster, "modelled_commands_total").await?;
             Ok((served > sessions as f64 * COMMANDS - 0.5).then_some(()))
         })

@@ -89,7 +89,7 @@ async fn open_only(cluster: &Cluster, args: &Args, open: Option<u32>) -> Result<
 
 /// Waits until there are so many pods and all are Ready.
 async fn ready(cluster: &Cluster, count: usize) -> Result<Vec<Pod>> {
-    wait::until(&format!("{count} pods to be ready"), DEPLOY, async || {
+    wait::until_within(&format!("{count} pods to be ready"), DEPLOY, async || {
         cluster.check_running()?;
         let pods = cluster.pods().list(&ListParams::default()).await?.items;
         Ok((pods.len() == count && pods.iter().all(is_ready)).then_some(pods))

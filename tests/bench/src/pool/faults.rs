@@ -129,7 +129,7 @@ impl Args {
 /// Waits until all slots are free, at the managers and for the broker.
 async fn all_free(bed: &PoolBed) -> Result<()> {
     let slots = u32::from(MANAGERS) * SLOTS;
-    wait::until("all slots to be free", SLOTS_FREE, async || {
+    wait::until_within("all slots to be free", SLOTS_FREE, async || {
         bed.check_running()?;
         let pool = bed.look().await?;
         let of_broker: Vec<&str> =

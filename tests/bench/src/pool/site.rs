@@ -60,7 +60,7 @@ impl Site {
     /// Waits until the broker grants, and knows all slots.
     async fn is_ready(&self) -> Result<()> {
         let slots = f64::from(self.machines.boards * self.machines.slots);
-        wait::until("all slots at the broker", START, async || {
+        wait::until_within("all slots at the broker", START, async || {
             self.bed.check_running()?;
             let is_active = self.bed.metric("fpga_pool_active").await? == 1.0;
             let is_there = self.bed.metric("fpga_pool_slots").await? == slots;

@@ -1,6 +1,6 @@
 //! What the chart lets a node plugin write: the boards of pods on its own node.
 
-use super::{LONG, NAMESPACE, RELEASE, board, install, pod};
+use super::{NAMESPACE, RELEASE, board, install, pod};
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, kubectl};
 use fpga_tests::testbed::wait;
@@ -40,7 +40,7 @@ async fn a_node_plugin_writes_the_boards_of_pods_on_its_own_node_and_nothing_els
     };
     let annotate = |key: &str, value: Value| json!({"metadata": {"annotations": { key: value }}});
     // The policies of a chart come into force one after the other.
-    wait::until("the policy of node plugins to hold", LONG, async || {
+    wait::until("the policy of node plugins to hold", async || {
         let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
         let refused = plugin.patch("mine", &dry_run, &Patch::Merge(annotate("other", json!("y")))).await;
         Ok(refused.err().filter(|error| error.to_string().contains("no annotation but")).map(drop))
@@ -84,7 +84,7 @@ async fn a_node_plugin_writes_the_boards_of_pods_on_its_own_node_and_nothing_els
     kubectl(&plane, &[&binding[..], &[role.as_str(), "--namespace=default"]].concat()).await.unwrap();
     let user = "--as=system:serviceaccount:default:default";
     let label = ["label", "pod", "theirs", "any=label", "--dry-run=server", user];
-    wait::until("the binding to hold", LONG, async || {
+    wait::until("the binding to hold", async || {
         let refused = kubectl(&plane, &label).await.expect_err("it is on no node").to_string();
         Ok(refused.contains("only pods of the node that it runs on").then_some(()))
     })

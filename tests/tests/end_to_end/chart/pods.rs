@@ -1,6 +1,6 @@
 //! What the chart's policies do to pods: who asks for a board gets the scheduler, and who would pass it by is told the line.
 
-use super::{LONG, board, install, pod, try_pod};
+use super::{board, install, pod, try_pod};
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::programs::repository;
@@ -84,7 +84,7 @@ async fn functions_of_openfaas_and_knative_get_a_board_as_their_controllers_depl
         let apply = ["apply", "--server-side", "--validate=strict", "-n", namespace, "-f", deployment];
         kubectl(&plane, &apply).await.unwrap();
         let pods: Api<Pod> = Api::namespaced(plane.client().clone(), namespace);
-        let pod = wait::until("the function's pod", LONG, async || {
+        let pod = wait::until("the function's pod", async || {
             Ok(pods.list(&ListParams::default()).await?.items.pop())
         });
         let spec = pod.await.unwrap().spec.unwrap();

@@ -25,24 +25,37 @@ async fn the_committed_manifests_are_what_the_chart_renders() {
     assert!(rendered.len() >= 3);
 }
 
+/// Fails with Helm's text unless it refuses the settings and names each of these.
+async fn refused(settings: &[&str], named: &[&str]) {
+    let (well, text) = render(&with(settings)).await;
+    assert!(!well, "{settings:?}: {text}");
+    let missing: Vec<_> = named.iter().filter(|name| !text.contains(**name)).collect();
+    assert!(missing.is_empty(), "{missing:?} are not in {text}");
+}
+
+/// The arguments for settings.
+fn with<'s>(settings: &[&'s str]) -> Vec<&'s str> {
+    settings.iter().flat_map(|setting| ["--set", setting]).collect()
+}
+
 #[tokio::test]
 async fn a_wrong_value_is_refused_by_its_name() {
-    for (setting, named) in [
+    let (settings, named): (Vec<_>, Vec<_>) = [
         ("scheduler.mode=both", "/scheduler/mode"),
         ("scheduler.replica=3", "'replica' not allowed"),
         ("scheduler.version=1.36", "/scheduler/version"),
         ("scheduler.name=default-scheduler", "/scheduler/name"),
         ("images.pullPolicy=always", "/images/pullPolicy"),
         ("customResources.libraryNamespace=My_Library", "/customResources/libraryNamespace"),
+        ("customResources.ownBitstreams.bytesPerNamespace=4Gi", "/customResources/ownBitstreams/bytesPerNamespace"),
         ("nodePlugin.instancesPerBoard=0", "/nodePlugin/instancesPerBoard"),
         ("nodePlugin.kubeletDir=kubelet", "/nodePlugin/kubeletDir"),
         ("nodePlugin.library.storeSize=10GB", "/nodePlugin/library/storeSize"),
         ("nodePlugin.library.hosts={ftp://x}", "/nodePlugin/library/hosts/0"),
         ("boardKinds[0].drainSeconds=30s", "/boardKinds/0/drainSeconds"),
-        ("boardKinds[0].name=a10", "missing properties 'image', 'runtime', 'nodeSelector'"),
+        ("boardKinds[1].name=a10", "missing properties 'image', 'runtime', 'nodeSelector'"),
         ("collector.limits.memory=much", "/collector/limits/memory"),
         ("nodes.tolerations[0].effect=Never", "/nodes/tolerations/0/effect"),
-        ("scheduler.mode=cluster", "set certificates.mode to script"),
         ("router.functionNamespace=Team", "/router/functionNamespace"),
         ("router.service.type=ExternalName", "/router/service/type"),
         ("router.envoy.memoryMiB=1Gi", "/router/envoy/memoryMiB"),
@@ -50,11 +63,6 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("registry.moves.newBeforeOld=yes", "/registry/moves/newBeforeOld"),
         ("registry.moves.boardGrace=60", "/registry/moves/boardGrace"),
         ("registry.moves.interval=30", "/registry/moves/interval"),
-        (
-            "customResources.ownBitstreams.bytesPerNamespace=4Gi",
-            "/customResources/ownBitstreams/bytesPerNamespace",
-        ),
-        ("customResources.ownBitstreams.enabled=true", "set registry.enabled to true"),
         ("pool.jobPolicy=lifo", "/pool/jobPolicy"),
         ("pool.localityWait=10", "/pool/localityWait"),
         ("pool.margin=1", "/pool/margin"),
@@ -63,120 +71,119 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("pool.tenants.namespaces.team-a.slots=1", "/pool/tenants/namespaces/team-a"),
         ("pool.clientNamespaces[0]=Team", "/pool/clientNamespaces/0"),
         ("traces.endpoint=https://otel.example:4318", "/traces/endpoint"),
-        ("traces.endpoint=http://otel.example", "/traces/endpoint"),
-    ] {
-        let (well, text) = render(&["--set", setting]).await;
-        assert!(!well && text.contains(named), "{setting}: {text}");
+    ]
+    .into_iter()
+    .unzip();
+    refused(&settings, &named).await;
+    refused(&["traces.endpoint=http://otel.example"], &["/traces/endpoint"]).await;
+    refused(&["scheduler.mode=cluster"], &["set certificates.mode to script"]).await;
+    refused(&["customResources.ownBitstreams.enabled=true"], &["set registry.enabled to true"]).await;
+}
+
+/// The settings of one rendering, and the lines that it has because of them.
+type Effects = &'static [(&'static str, &'static str)];
+
+/// A kind of boards.
+const BOARD: &str = "boardKinds[0].name=a10,boardKinds[0].image=mine,boardKinds[0].runtime=intel-fpga,\
+                     boardKinds[0].nodeSelector.board=a10";
+
+/// Everything at once, as far as the settings allow.
+const EVERYTHING: Effects = &[
+    (BOARD, "fpga-scheduling.io/device-manager: a10"),
+    ("certificates.mode=cert-manager", "kind: Certificate"),
+    ("monitoring.podMonitors=true", "kind: PodMonitor"),
+    ("monitoring.dashboards=true", "grafana_dashboard: \"1\""),
+    ("monitoring.alerts=true", "- alert: FpgaSchedulerHasNoLeader"),
+    ("scheduler.qps=70", "burst: 140"),
+    ("customResources.libraryNamespace=bitstreams", "value: bitstreams"),
+    ("resourceQuota.create=true", "kind: ResourceQuota"),
+    ("images.registry=registry.example/team", "image: registry.example/team/kube-fpga/fpga-collector:v1"),
+    ("images.tag=v1", "image: registry.example/team/kube-fpga/mine:v1"),
+    ("images.pullSecrets[0]=mine", "- name: mine"),
+    ("nodes.tolerations[0].key=gpu,nodes.tolerations[0].operator=Exists", "- key: gpu"),
+    ("extender.config=antiHerd: off", "antiHerd: off"),
+    (
+        "nodePlugin.kubeletDir=/var/lib/k0s/kubelet",
+        "- --pod-resources=/var/lib/k0s/kubelet/pod-resources/kubelet.sock",
+    ),
+    ("boardKinds[0].devices[0]=/dev/intel-fpga-fme.0", "privileged: true"),
+    ("boardKinds[0].arguments[0]=--slots=1", "- \"--slots=1\""),
+    ("boardKinds[0].limits.memory=8Gi", "memory: 8Gi"),
+    ("boardKinds[0].drainSeconds=300", "terminationGracePeriodSeconds: 320"),
+    ("boardKinds[0].poolSlots=2", "- --pool-slots=2"),
+    ("router.enabled=true", "image: registry.example/team/kube-fpga/fpga-endpoint-picker:v1"),
+    ("router.envoy.image=mine/envoy@sha256:0", "image: mine/envoy@sha256:0"),
+    ("router.envoy.memoryMiB=1000", "max_heap_size_bytes: 838860800"),
+    (
+        "router.replicas=2",
+        "- endpoint: { address: { socket_address: { address: fpga-endpoint-picker.hardware.svc, port_value: 9470 } } }",
+    ),
+    ("router.drainSeconds=310", "terminationGracePeriodSeconds: 325"),
+    ("router.service.type=LoadBalancer", "type: LoadBalancer"),
+    ("router.tlsSecret=own-tls", "secretName: own-tls"),
+    ("router.allowFrom[0].podSelector.matchLabels.app=x", "app: x"),
+    ("registry.enabled=true", "image: registry.example/team/kube-fpga/fpga-registry:v1"),
+    ("registry.moves.interval=7s", "value: \"7s\""),
+    ("registry.moves.mode=evict", "resources: [pods/eviction]"),
+    ("registry.moves.newBeforeOld=true", "resources: [deployments/scale]"),
+    ("customResources.ownBitstreams.enabled=true", "value: \"16,4GiB\""),
+    ("customResources.ownBitstreams.enabled=true", "rbac.authorization.k8s.io/aggregate-to-edit: \"true\""),
+    ("pool.enabled=true", "image: registry.example/team/kube-fpga/fpga-pool:v1"),
+    ("pool.goalPolicy=edf", "- --goal-policy=edf"),
+    ("pool.floor=none", "- --floor=none"),
+    ("pool.margin=0", "- --margin=0"),
+    ("pool.remoteJobs=3", "- --remote-jobs=3"),
+    ("pool.tenants.default.heldSlots=8", "held-slots = 8"),
+    ("pool.tenants.namespaces.team-a.waitingBytes=1000000000000", "waiting-bytes = 1000000000000"),
+    ("pool.clientNamespaces[0]=team-a", "namespace: team-a"),
+    ("pool.enabled=true", "- alert: FpgaPoolGoalWillBeMissed"),
+    ("pool.managerPorts.last=9490", "- --pool-listen=$(POD_IP):9482-9490"),
+    ("traces.endpoint=http://otel:4318", "- --otlp-endpoint=http://otel:4318"),
+    ("router.enabled=true", "value: \"http://otel:4318\""),
+    ("traces.allowTo[0].ipBlock.cidr=10.1.0.0/16", "cidr: 10.1.0.0/16"),
+];
+
+/// Other values of the same settings.
+const OTHERWISE: Effects = &[
+    (BOARD, "- --gate-socket=/run/fpga/gate/gate.sock"),
+    ("boardKinds[0].drainSeconds=0", "- --drain-timeout=0s"),
+    ("pool.enabled=true,pool.slots=3", "- --pool-slots=3"),
+    (
+        "router.enabled=true,router.replicas=1",
+        "- endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: 9470 } } }",
+    ),
+    ("registry.enabled=true,registry.moves.mode=off", "value: \"off\""),
+    ("traces.endpoint=http://[fd00::1]:14318/in", "- port: 14318"),
+];
+
+#[tokio::test]
+async fn each_value_has_its_effect_on_what_is_rendered() {
+    let (well, plain) = render(&[]).await;
+    assert!(well, "{plain}");
+    let has = |text: &str, line: &str| text.lines().any(|found| found.trim() == line);
+    for effects in [EVERYTHING, OTHERWISE, &[(BOARD, ""), ("pool.enabled=true", "- --pool-slots=1")]] {
+        let settings: Vec<&str> = effects.iter().map(|(setting, _)| *setting).collect();
+        let (well, text) = render(&with(&settings)).await;
+        assert!(well, "{text}");
+        for (setting, line) in effects.iter().filter(|(_, line)| !line.is_empty()) {
+            assert!(!has(&plain, line), "without {setting}: {line}");
+            assert!(has(&text, line), "with {setting}: no {line} in {text}");
+        }
     }
 }
 
 #[tokio::test]
-async fn each_value_has_its_effect_on_what_is_rendered() {
-    let board = "boardKinds[0].name=a10,boardKinds[0].image=mine,boardKinds[0].runtime=intel-fpga,\
-                 boardKinds[0].nodeSelector.board=a10";
-    let with_board = |more: &str| format!("{board},{more}");
-    for (settings, line) in [
-        ("certificates.mode=cert-manager".to_owned(), "kind: Certificate"),
-        ("monitoring.podMonitors=true".to_owned(), "kind: PodMonitor"),
-        ("monitoring.dashboards=true".to_owned(), "grafana_dashboard: \"1\""),
-        ("monitoring.alerts=true".to_owned(), "- alert: FpgaSchedulerHasNoLeader"),
-        ("scheduler.qps=70".to_owned(), "burst: 140"),
-        ("customResources.libraryNamespace=bitstreams".to_owned(), "value: bitstreams"),
-        ("resourceQuota.create=true".to_owned(), "kind: ResourceQuota"),
-        (
-            "images.registry=registry.example/team".to_owned(),
-            "image: registry.example/team/kube-fpga/fpga-collector:latest",
-        ),
-        ("images.tag=v1,images.pullSecrets[0]=mine".to_owned(), "- name: mine"),
-        ("nodes.tolerations[0].key=gpu,nodes.tolerations[0].operator=Exists".to_owned(), "- key: gpu"),
-        ("extender.config=antiHerd: off".to_owned(), "antiHerd: off"),
-        (
-            "nodePlugin.kubeletDir=/var/lib/k0s/kubelet".to_owned(),
-            "- --pod-resources=/var/lib/k0s/kubelet/pod-resources/kubelet.sock",
-        ),
-        (with_board("images.tag=v1"), "image: kube-fpga/mine:v1"),
-        (with_board("boardKinds[0].devices[0]=/dev/intel-fpga-fme.0"), "privileged: true"),
-        (with_board("boardKinds[0].arguments[0]=--slots=1"), "- \"--slots=1\""),
-        (with_board("boardKinds[0].limits.memory=8Gi"), "memory: 8Gi"),
-        (with_board("boardKinds[0].drainSeconds=0"), "- --drain-timeout=0s"),
-        ("router.enabled=true".to_owned(), "image: kube-fpga/fpga-endpoint-picker:latest"),
-        (
-            "router.enabled=true,router.envoy.image=mine/envoy@sha256:0".to_owned(),
-            "image: mine/envoy@sha256:0",
-        ),
-        ("router.enabled=true,router.envoy.memoryMiB=1000".to_owned(), "max_heap_size_bytes: 838860800"),
-        (
-            "router.enabled=true".to_owned(),
-            "- endpoint: { address: { socket_address: { address: fpga-endpoint-picker.hardware.svc, port_value: 9470 } } }",
-        ),
-        (
-            "router.enabled=true,router.replicas=1".to_owned(),
-            "- endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: 9470 } } }",
-        ),
-        ("router.enabled=true,router.drainSeconds=300".to_owned(), "terminationGracePeriodSeconds: 315"),
-        ("router.enabled=true,router.service.type=LoadBalancer".to_owned(), "type: LoadBalancer"),
-        ("router.enabled=true,router.tlsSecret=mine".to_owned(), "secretName: mine"),
-        ("router.enabled=true,router.allowFrom[0].podSelector.matchLabels.app=x".to_owned(), "app: x"),
-        (with_board("boardKinds[0].drainSeconds=300"), "terminationGracePeriodSeconds: 320"),
-        ("registry.enabled=true".to_owned(), "image: kube-fpga/fpga-registry:latest"),
-        ("registry.enabled=true,registry.moves.mode=off".to_owned(), "value: \"off\""),
-        ("registry.enabled=true,registry.moves.interval=7s".to_owned(), "value: \"7s\""),
-        ("registry.enabled=true,registry.moves.mode=evict".to_owned(), "resources: [pods/eviction]"),
-        (
-            "registry.enabled=true,registry.moves.mode=evict,registry.moves.newBeforeOld=true".to_owned(),
-            "resources: [deployments/scale]",
-        ),
-        ("registry.enabled=true,customResources.ownBitstreams.enabled=true".to_owned(), "value: \"16,4GiB\""),
-        (
-            "registry.enabled=true,customResources.ownBitstreams.enabled=true".to_owned(),
-            "rbac.authorization.k8s.io/aggregate-to-edit: \"true\"",
-        ),
-        ("pool.enabled=true".to_owned(), "image: kube-fpga/fpga-pool:latest"),
-        ("pool.enabled=true,pool.goalPolicy=edf".to_owned(), "- --goal-policy=edf"),
-        ("pool.enabled=true,pool.floor=none".to_owned(), "- --floor=none"),
-        ("pool.enabled=true,pool.margin=0".to_owned(), "- --margin=0"),
-        ("pool.enabled=true,pool.remoteJobs=3".to_owned(), "- --remote-jobs=3"),
-        ("pool.enabled=true,pool.tenants.default.heldSlots=8".to_owned(), "held-slots = 8"),
-        (
-            "pool.enabled=true,pool.tenants.namespaces.team-a.waitingBytes=1000000000000".to_owned(),
-            "waiting-bytes = 1000000000000",
-        ),
-        ("pool.enabled=true,pool.clientNamespaces[0]=team-a".to_owned(), "namespace: team-a"),
-        ("pool.enabled=true,monitoring.alerts=true".to_owned(), "- alert: FpgaPoolGoalWillBeMissed"),
-        (with_board("pool.enabled=true"), "- --pool-slots=1"),
-        (with_board("pool.enabled=true,pool.slots=3"), "- --pool-slots=3"),
-        (with_board("pool.enabled=true,boardKinds[0].poolSlots=2"), "- --pool-slots=2"),
-        (with_board("pool.enabled=true,pool.managerPorts.last=9490"), "- --pool-listen=$(POD_IP):9482-9490"),
-        (with_board("traces.endpoint=http://otel:4318"), "- --otlp-endpoint=http://otel:4318"),
-        ("router.enabled=true,traces.endpoint=http://otel:4318".to_owned(), "value: \"http://otel:4318\""),
-        (with_board("traces.endpoint=http://[fd00::1]:14318/in"), "- port: 14318"),
-        (
-            with_board("traces.endpoint=http://otel:4318,traces.allowTo[0].ipBlock.cidr=10.1.0.0/16"),
-            "cidr: 10.1.0.0/16",
-        ),
-    ] {
-        let (well, without) = render(&[]).await;
-        assert!(well && !without.contains(line), "{line}");
-        let (well, text) = render(&["--set", &settings]).await;
-        assert!(well && text.lines().any(|found| found.trim() == line), "{settings}: {text}");
-    }
+async fn each_part_of_the_chart_can_be_left_out() {
     let (_, text) = render(&[]).await;
     assert!(
         text.contains("helm.sh/resource-policy: keep") && text.contains("kind: CustomResourceDefinition")
     );
-    let (_, text) = render(&["--set", "customResources.keep=false"]).await;
+    let (_, text) = render(&with(&[BOARD, "nodePlugin.gate.enabled=false,customResources.keep=false"])).await;
     assert!(!text.contains("helm.sh/resource-policy: keep"));
-    let gate = "- --gate-socket=/run/fpga/gate/gate.sock";
-    let (_, text) = render(&["--set", board]).await;
-    assert!(text.contains(gate), "managers ask which bitstream a pod may have, unless told otherwise");
-    let (_, text) = render(&["--set", &with_board("nodePlugin.gate.enabled=false")]).await;
-    assert!(text.contains("fpga-device-manager-a10") && !text.contains(gate));
-    let (_, text) = render(&[
-        "--set",
-        "networkPolicies.create=false,podAdmission.assign=false,podAdmission.validate=false,\
-         customResources.install=false",
-    ])
-    .await;
+    assert!(text.contains("fpga-device-manager-a10") && !text.contains("--gate-socket"));
+    let nothing = "networkPolicies.create=false,podAdmission.assign=false,podAdmission.validate=false,\
+                   customResources.install=false";
+    let (_, text) = render(&with(&[nothing])).await;
     assert!(!text.contains("kind: CustomResourceDefinition"));
     assert!(!text.contains("kind: NetworkPolicy\n") && !text.contains("kind: MutatingAdmissionPolicy\n"));
     assert!(!text.contains(&format!("name: {RELEASE}-pods\n")));
@@ -184,24 +191,28 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
 
 #[tokio::test]
 async fn kube_scheduler_has_the_clusters_version_and_judges_about_300_nodes_with_boards() {
-    for (kubernetes, image) in [
-        ("v1.34.2-gke.1043000", "registry.k8s.io/kube-scheduler:v1.34.2\n"),
-        ("v1.33.5+k3s1", "registry.k8s.io/kube-scheduler:v1.33.5\n"),
+    let (current, resources) = ("v1.36.3", "scheduler.vendorResources={intel,xilinx}");
+    for (kubernetes, image, nodes, percentage) in [
+        ("v1.34.2-gke.1043000", "v1.34.2", 0, 100),
+        ("v1.33.5+k3s1", "v1.33.5", 300, 100),
+        (current, current, 301, 100),
+        (current, current, 1_000, 30),
+        (current, current, 29_000, 2),
     ] {
-        let (well, text) = render(&["--kube-version", kubernetes]).await;
-        assert!(well && text.contains(image), "{kubernetes}: {text}");
+        let nodes_of = format!("scheduler.nodes={nodes}");
+        let (well, text) =
+            render(&["--kube-version", kubernetes, "--set", &nodes_of, "--set", resources]).await;
+        assert!(well, "{text}");
+        assert!(text.contains(&format!("registry.k8s.io/kube-scheduler:{image}\n")), "{kubernetes}: {text}");
         // MutatingAdmissionPolicy is there from 1.36 on.
-        assert!(!text.contains("kind: MutatingAdmissionPolicy\n"), "{kubernetes}");
-    }
-    for (nodes, percentage) in [(0, 100), (300, 100), (301, 100), (1_000, 30), (5_000, 6), (29_000, 2)] {
-        let (well, text) = render(&["--set", &format!("scheduler.nodes={nodes}")]).await;
+        let is_there = text.contains("kind: MutatingAdmissionPolicy\n");
+        assert_eq!(is_there, kubernetes == current, "{kubernetes}");
         let line = format!("    percentageOfNodesToScore: {percentage}\n");
-        assert!(well && text.contains(&line), "{nodes} nodes");
-    }
-    let (_, text) = render(&["--set", "scheduler.vendorResources={intel,xilinx}"]).await;
-    for name in ["accelerated", "intel", "xilinx"] {
-        let entry =
-            format!("      - name: fpga-scheduling.io/{name}\n            ignoredByScheduler: false\n");
-        assert!(text.contains(&entry), "{text}");
+        assert!(text.contains(&line), "{nodes} nodes");
+        for name in ["accelerated", "intel", "xilinx"] {
+            let entry =
+                format!("      - name: fpga-scheduling.io/{name}\n            ignoredByScheduler: false\n");
+            assert!(text.contains(&entry), "{text}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Upgrades, and what an uninstalled chart leaves behind: nothing, and not before all boards are free.
 
-use super::{LONG, NAMESPACE, RELEASE, board, helm, install, pod};
+use super::{NAMESPACE, RELEASE, board, helm, install, pod};
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, kubectl};
 use fpga_tests::testbed::programs::built;
@@ -18,7 +18,7 @@ async fn until_namespaces_are_furnished(plane: &ControlPlane) {
         let name = namespace.name_any();
         let accounts: Api<ServiceAccount> = Api::namespaced(plane.client().clone(), &name);
         let maps: Api<ConfigMap> = Api::namespaced(plane.client().clone(), &name);
-        wait::until("the namespace's service account and authority", LONG, async || {
+        wait::until("the namespace's service account and authority", async || {
             let both = accounts.get_opt("default").await?.zip(maps.get_opt("kube-root-ca.crt").await?);
             Ok(both.map(drop))
         })
@@ -91,7 +91,7 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
     let (well, text) = helm(Some(&plane), &["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait"]).await;
     assert!(well, "{text}");
     // Controllers remove what belongs to a Deployment or a DaemonSet.
-    wait::until("the API to be as before", LONG, async || {
+    wait::until("the API to be as before", async || {
         let now = objects(&plane).await;
         let left: Vec<_> = now.symmetric_difference(&before).collect();
         anyhow::ensure!(left.is_empty(), "{left:?}");
@@ -106,7 +106,7 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
 async fn run_guard(plane: &ControlPlane) {
     let pods: Api<Pod> = Api::namespaced(plane.client().clone(), NAMESPACE);
     let of_guard = ListParams::default().labels("app.kubernetes.io/name=fpga-uninstall-guard");
-    let pod = wait::until("the pod of the hook", LONG, async || {
+    let pod = wait::until("the pod of the hook", async || {
         let pods = pods.list(&of_guard).await?.items;
         Ok(pods
             .into_iter()

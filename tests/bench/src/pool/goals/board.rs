@@ -72,7 +72,7 @@ impl Board {
         );
         let slots = machine.devices;
         bed.start_manager_with(&Sharing { slots, lent: slots, model: Some(model) }).await?;
-        wait::until("all slots at the broker", START, async || {
+        wait::until_within("all slots at the broker", START, async || {
             let is_active = bed.metric("fpga_pool_active").await? == 1.0;
             let is_there = bed.metric("fpga_pool_slots").await? == f64::from(slots);
             Ok((is_active && is_there).then_some(()))
@@ -130,7 +130,7 @@ impl Board {
         ensure!(job.run(text.plain.clone()).await? == text.secret, "a wrong result");
         job.close().await?;
         let all = f64::from(self.slots);
-        wait::until("all slots free", START, async || Ok((self.bed.free_slots().await? == all).then_some(())))
+        wait::until_within("all slots free", START, async || Ok((self.bed.free_slots().await? == all).then_some(())))
             .await
     }
 

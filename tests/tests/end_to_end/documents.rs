@@ -1,8 +1,6 @@
 //! Runs the commands in the documents that are marked `<!-- run -->`, as a reader would: in a shell at the top of the
 //! repository, block after block, with an empty home folder.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "in a test a failure is a panic")]
-
 use fpga_tests::testbed::documents::{self, Runner, Shell};
 use fpga_tests::testbed::programs::{built, repository};
 use std::path::Path;
