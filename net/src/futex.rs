@@ -30,27 +30,59 @@ fn lower_half(word: &AtomicU64) -> &AtomicU32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fpga_test_kit::{patience, until};
+    use rustix::thread::{Pid, gettid};
+    use std::sync::Arc;
     use std::sync::atomic::Ordering;
+    use std::sync::mpsc::{Receiver, channel};
     use std::thread;
 
-    #[test]
-    fn who_sleeps_is_woken_and_who_is_late_does_not_fall_asleep() {
-        let word = AtomicU64::new(7);
-        let long = Duration::from_secs(60);
-        thread::scope(|scope| {
-            let sleepers = [(); 2].map(|()| {
-                scope.spawn(|| {
-                    while word.load(Ordering::SeqCst) == 7 {
-                        sleep(&word, 7, long);
-                    }
-                })
-            });
-            word.store(8, Ordering::SeqCst);
-            wake_all(&word);
-            for sleeper in sleepers {
-                sleeper.join().unwrap();
-            }
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// Starts a thread that sleeps once on the word while it is 7. Returns the thread's id, and the end of its sleep.
+    fn sleeper(word: &Arc<AtomicU64>) -> (Pid, Receiver<()>) {
+        let (begins, begun) = channel();
+        let (ends, ended) = channel();
+        let word = Arc::clone(word);
+        thread::spawn(move || {
+            begins.send(gettid()).unwrap();
+            sleep(&word, 7, LONG);
+            ends.send(()).unwrap();
         });
-        sleep(&word, 7, long);
+        (begun.recv().unwrap(), ended)
+    }
+
+    /// Waits until the kernel has the thread in a system call with the word's address as its first argument.
+    fn until_asleep(thread: Pid, word: &AtomicU64) {
+        let call = format!(" {:p} ", lower_half(word));
+        let file = format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero());
+        until("a thread to sleep on the word", || {
+            let now = std::fs::read_to_string(&file).unwrap();
+            if now.contains(&call) { Ok(()) } else { Err(now) }
+        });
+    }
+
+    #[test]
+    fn a_wake_ends_the_sleep_of_all_threads() {
+        let word = Arc::new(AtomicU64::new(7));
+        let sleepers = [sleeper(&word), sleeper(&word)];
+        for (thread, _) in &sleepers {
+            until_asleep(*thread, &word);
+        }
+        wake_all(&word);
+        for (_, ended) in sleepers {
+            ended.recv_timeout(patience()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_does_not_sleep_on_a_word_that_has_changed() {
+        let word = Arc::new(AtomicU64::new(7 << 32));
+        let (_, ended) = sleeper(&word);
+        ended.recv_timeout(patience()).unwrap();
+        // Only the lower half counts.
+        word.store(1 << 32 | 7, Ordering::SeqCst);
+        let (thread, _) = sleeper(&word);
+        until_asleep(thread, &word);
     }
 }

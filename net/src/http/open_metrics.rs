@@ -26,3 +26,15 @@ impl EncodeLabelValue for Refusal {
         encoder.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prometheus_is_told_the_format() {
+        let answer = open_metrics(&Registry::default());
+        let format = answer.headers()[CONTENT_TYPE].to_str().unwrap();
+        assert!(format.starts_with("application/openmetrics-text; version=1.0.0"), "{format}");
+    }
+}

@@ -51,7 +51,7 @@ async fn settle() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_declared_body_is_charged_before_it_comes_and_given_back_with_its_answer() {
     let budget = Budget::new(2000);
     let (sender, request) = upload(Some(900));
@@ -73,7 +73,7 @@ async fn a_declared_body_is_charged_before_it_comes_and_given_back_with_its_answ
     assert_eq!((text.as_ref(), budget.taken()), (b"yes".as_slice(), 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_of_undeclared_length_is_charged_as_it_grows_and_bounded() {
     let budget = Budget::new(100_000);
     for (pieces, whole) in [(3, Ok(300)), (10, Ok(1000)), (11, Err(BodyError::TooLarge))] {
@@ -95,7 +95,7 @@ async fn a_body_of_undeclared_length_is_charged_as_it_grows_and_bounded() {
     assert_eq!(small.read(whole(101), LIMITS).await.unwrap_err(), BodyError::NoRoom(NoRoom));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_small_request_gets_its_room_from_the_largest_that_still_arrives() {
     let budget = Budget::new(2000);
     let uploads: Vec<_> = [1000, 900]
@@ -121,7 +121,7 @@ async fn a_small_request_gets_its_room_from_the_largest_that_still_arrives() {
     assert_eq!(budget.taken(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_worked_on_is_waited_for_and_gives_way_to_nobody() {
     let budget = Budget::new(1000);
     let working = take(&budget, 600).await.unwrap();
@@ -132,7 +132,7 @@ async fn what_is_worked_on_is_waited_for_and_gives_way_to_nobody() {
     assert_eq!(newcomer.await.unwrap().bytes(), 500);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn slow_uploads_keep_nobody_out_who_needs_more_than_each_of_them_holds() {
     let budget = Budget::new(1000);
     let uploads: Vec<_> = (0..10)
@@ -155,7 +155,7 @@ async fn slow_uploads_keep_nobody_out_who_needs_more_than_each_of_them_holds() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_those_that_wait_who_needs_least_gets_room_first() {
     let budget = Budget::new(1000);
     let working = take(&budget, 900).await.unwrap();
@@ -177,7 +177,7 @@ async fn of_those_that_wait_who_needs_least_gets_room_first() {
     assert_eq!(take(&budget, 1000).await.unwrap().bytes(), 1000);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_taken_gives_way_also_where_its_request_had_no_body() {
     let budget = Budget::new(1000);
     let limit = Arc::new(crate::http::connection_limit::ConnectionLimit::new(1));
@@ -212,7 +212,7 @@ async fn futures_now<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_in_time_gives_its_room_back() {
     let budget = Budget::new(1000);
     let (_sender, request) = upload(Some(400));
@@ -221,7 +221,7 @@ async fn a_body_that_does_not_arrive_in_time_gives_its_room_back() {
     assert_eq!(budget.taken(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_is_handed_over_in_small_pieces() {
     let budget = Budget::new(1 << 20);
     let charge = take(&budget, 1 << 19).await.unwrap();

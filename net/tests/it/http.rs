@@ -1,19 +1,19 @@
-//! The bounds, as friendly, slow and numerous peers meet them.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! The bounds on connections, for friendly, slow and numerous peers. The clock stands still except where a test moves it.
 
 use axum::Router;
 use axum::extract::Extension;
 use axum::routing::get;
 use fpga_net::http::{Limits, Peer, Port, Refusal, Server};
+use fpga_test_kit::{on_paused_clock, until_async};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::advance;
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const LIMITS: Limits = Limits {
     connections: 4,
     buffer_bytes: 64 * 1024,
@@ -21,6 +21,7 @@ const LIMITS: Limits = Limits {
     idle: Duration::from_secs(10),
     drain: Duration::from_secs(10),
 };
+const MOMENT: Duration = Duration::from_millis(1);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const SLOW: &[u8] = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -73,106 +74,120 @@ impl Bed {
         TcpStream::connect(self.address).await.unwrap()
     }
 
+    /// A connection on which the server has answered a request. So it has accepted all connections before this one.
+    async fn friend(&self) -> TcpStream {
+        let mut friend = self.connect().await;
+        ask(&mut friend).await;
+        friend
+    }
+
+    /// A connection with a request in progress.
+    async fn worker(&self) -> TcpStream {
+        let mut worker = self.connect().await;
+        worker.write_all(SLOW).await.unwrap();
+        self.slow.begun.notified().await;
+        worker
+    }
+
+    /// Tells the server to stop, and waits until it takes no new connection.
+    async fn stop(&self) {
+        self.stop.send_replace(true);
+        until_async("an end of the listener", async || TcpStream::connect(self.address).await.is_err()).await;
+    }
+
     fn refused(&self, refusal: Refusal) -> usize {
         self.refusals.lock().unwrap().iter().filter(|told| **told == refusal).count()
     }
 
     async fn until_refused(&self, refusal: Refusal, times: usize) {
-        let begin = Instant::now();
-        while self.refused(refusal) < times {
-            assert!(begin.elapsed() < DEADLINE, "{refusal:?}: {:?}", self.refusals);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until_async(format!("{times} times {refusal:?}"), async || {
+            if self.refused(refusal) >= times { Ok(()) } else { Err(format!("{:?}", self.refusals)) }
+        })
+        .await;
     }
 }
 
+/// Sends a request and reads the answer.
+async fn ask(stream: &mut TcpStream) {
+    stream.write_all(GET).await.unwrap();
+    answer(stream, "tcp").await;
+}
+
 /// Reads until the last word of the body is there.
-async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin), word: &str) -> String {
+async fn answer(stream: &mut (impl AsyncRead + Unpin), word: &str) {
     let mut text = Vec::new();
-    let reading = async {
-        while !String::from_utf8_lossy(&text).ends_with(word) {
-            assert!(stream.read_buf(&mut text).await.unwrap() > 0, "{}", String::from_utf8_lossy(&text));
-        }
-    };
-    tokio::time::timeout(DEADLINE, reading).await.unwrap();
-    String::from_utf8(text).unwrap()
+    while !String::from_utf8_lossy(&text).ends_with(word) {
+        assert!(stream.read_buf(&mut text).await.unwrap() > 0, "{}", String::from_utf8_lossy(&text));
+    }
 }
 
 /// Waits until the server has closed the connection.
 async fn closed(stream: &mut TcpStream) {
-    let mut rest = Vec::new();
     // A connection reset is an end as well.
-    let _ = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest)).await.unwrap();
+    let _ = stream.read_to_end(&mut Vec::new()).await;
 }
 
-#[tokio::test]
-async fn a_head_that_trickles_is_cut_off_and_holds_nobody_up() {
+/// A test on the paused clock.
+macro_rules! test {
+    ($name:ident, $body:block) => {
+        #[tokio::test]
+        async fn $name() {
+            on_paused_clock(async $body).await;
+        }
+    };
+}
+
+test!(a_head_that_trickles_is_cut_off_and_delays_no_other_connection, {
     let bed = Bed::start(LIMITS).await;
-    let begin = Instant::now();
-    let mut attackers = Vec::new();
-    for _ in 0..3 {
-        let mut stream = bed.connect().await;
-        attackers.push(tokio::spawn(async move {
-            // One byte at a time, without end.
-            for byte in GET.iter().take(20).cycle() {
-                if stream.write_all(&[*byte]).await.is_err() {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }));
+    let mut attackers = [bed.connect().await, bed.connect().await, bed.connect().await];
+    let mut friend = bed.friend().await;
+    for byte in &GET[..10] {
+        for attacker in &mut attackers {
+            attacker.write_all(&[*byte]).await.unwrap();
+        }
+        assert_eq!(bed.refused(Refusal::TooSlow), 0);
+        ask(&mut friend).await;
+        advance((LIMITS.head - MOMENT) / 10).await;
     }
-    let mut friend = bed.connect().await;
-    for _ in 0..5 {
-        friend.write_all(GET).await.unwrap();
-        answer(&mut friend, "tcp").await;
-    }
+    ask(&mut friend).await;
+    assert_eq!(bed.refused(Refusal::TooSlow), 0);
+    advance(MOMENT * 2).await;
     bed.until_refused(Refusal::TooSlow, 3).await;
-    assert!(begin.elapsed() >= LIMITS.head, "{:?}", begin.elapsed());
-    for attacker in attackers {
-        tokio::time::timeout(DEADLINE, attacker).await.unwrap().unwrap();
+    for mut attacker in attackers {
+        closed(&mut attacker).await;
     }
-}
+    ask(&mut friend).await;
+});
 
-#[tokio::test]
-async fn who_says_nothing_at_all_is_cut_off_and_who_rests_between_requests_is_not() {
+test!(a_mute_connection_is_cut_off_and_one_that_rests_between_requests_is_not, {
     let bed = Bed::start(LIMITS).await;
-    let mut friend = bed.connect().await;
-    friend.write_all(GET).await.unwrap();
-    answer(&mut friend, "tcp").await;
     let mut mute = bed.connect().await;
+    let mut friend = bed.friend().await;
+    advance(LIMITS.head + MOMENT).await;
     closed(&mut mute).await;
     bed.until_refused(Refusal::TooSlow, 1).await;
     // The connection was idle for longer than a head may take.
-    friend.write_all(GET).await.unwrap();
-    answer(&mut friend, "tcp").await;
+    ask(&mut friend).await;
     assert_eq!(bed.refused(Refusal::TooSlow), 1);
     let bed = Bed::start(Limits { idle: LIMITS.head, ..LIMITS }).await;
-    let mut friend = bed.connect().await;
-    friend.write_all(GET).await.unwrap();
-    answer(&mut friend, "tcp").await;
+    let mut friend = bed.friend().await;
+    advance(LIMITS.head + MOMENT).await;
     closed(&mut friend).await;
     assert_eq!(bed.refused(Refusal::TooSlow), 0, "a long rest is no offence");
-}
+});
 
-#[tokio::test]
-async fn many_connections_keep_nobody_out_but_requests_in_progress_stay() {
-    let bed = Bed::start(Limits { head: DEADLINE, ..LIMITS }).await;
+test!(many_connections_keep_nobody_out_but_requests_in_progress_stay, {
+    let bed = Bed::start(LIMITS).await;
     let mut idle = Vec::new();
     for _ in 0..20 {
         idle.push(bed.connect().await);
     }
-    let mut friend = bed.connect().await;
-    friend.write_all(GET).await.unwrap();
-    answer(&mut friend, "tcp").await;
+    let _friend = bed.friend().await;
     bed.until_refused(Refusal::Evicted, 17).await;
     // All places have requests in progress: a newcomer is refused, and the requests are answered.
     let mut workers = Vec::new();
     for _ in 0..LIMITS.connections {
-        let mut stream = bed.connect().await;
-        stream.write_all(SLOW).await.unwrap();
-        bed.slow.begun.notified().await;
-        workers.push(stream);
+        workers.push(bed.worker().await);
     }
     let mut newcomer = bed.connect().await;
     closed(&mut newcomer).await;
@@ -181,39 +196,32 @@ async fn many_connections_keep_nobody_out_but_requests_in_progress_stay() {
         bed.slow.release.notify_one();
         answer(&mut worker, "slow").await;
     }
-}
+});
 
-#[tokio::test]
-async fn at_the_end_requests_in_progress_are_finished_and_idle_connections_closed() {
+test!(at_the_end_requests_in_progress_are_finished_and_idle_connections_closed, {
     let bed = Bed::start(LIMITS).await;
-    let mut idle = bed.connect().await;
-    idle.write_all(GET).await.unwrap();
-    answer(&mut idle, "tcp").await;
-    let mut busy = bed.connect().await;
-    busy.write_all(SLOW).await.unwrap();
-    bed.slow.begun.notified().await;
-    bed.stop.send_replace(true);
+    let mut idle = bed.friend().await;
+    let mut busy = bed.worker().await;
+    bed.stop().await;
     closed(&mut idle).await;
-    assert!(TcpStream::connect(bed.address).await.is_err(), "nobody new is let in");
     assert!(!bed.task.is_finished());
     bed.slow.release.notify_one();
     answer(&mut busy, "slow").await;
-    tokio::time::timeout(DEADLINE, bed.task).await.unwrap().unwrap();
-}
+    bed.task.await.unwrap();
+});
 
-#[tokio::test]
-async fn an_end_does_not_wait_for_ever() {
-    let bed = Bed::start(Limits { drain: Duration::from_millis(100), ..LIMITS }).await;
-    let mut busy = bed.connect().await;
-    busy.write_all(SLOW).await.unwrap();
-    bed.slow.begun.notified().await;
-    bed.stop.send_replace(true);
-    tokio::time::timeout(DEADLINE, bed.task).await.unwrap().unwrap();
+test!(an_end_does_not_wait_for_ever, {
+    let bed = Bed::start(LIMITS).await;
+    let mut busy = bed.worker().await;
+    bed.stop().await;
+    advance(LIMITS.drain - MOMENT).await;
+    assert!(!bed.task.is_finished());
+    advance(MOMENT * 2).await;
+    bed.task.await.unwrap();
     closed(&mut busy).await;
-}
+});
 
-#[tokio::test]
-async fn what_is_no_http_is_counted_and_a_unix_peer_is_known_by_user_and_group() {
+test!(bytes_that_are_no_http_are_counted_and_a_unix_peer_is_known_by_user_and_group, {
     let bed = Bed::start(LIMITS).await;
     let mut nonsense = bed.connect().await;
     nonsense.write_all(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n").await.unwrap();
@@ -230,9 +238,9 @@ async fn what_is_no_http_is_counted_and_a_unix_peer_is_known_by_user_and_group()
     let own = std::fs::metadata(dir.path()).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut text = String::new();
-    tokio::time::timeout(DEADLINE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
+    stream.read_to_string(&mut text).await.unwrap();
     assert!(text.contains(&format!("unix {own} ")), "{text}");
     stop.send_replace(true);
-    tokio::time::timeout(DEADLINE, task).await.unwrap().unwrap();
+    task.await.unwrap();
     assert!(!path.exists());
-}
+});

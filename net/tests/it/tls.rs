@@ -1,10 +1,9 @@
 //! TLS between the client and the server of this crate: which peers are let in, and what happens when files change.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use fpga_test_kit::{Authority, Identity};
 use fpga_net::tls::{
     ClientFiles, ConnectError, HTTP_1, HandshakeError, PinnedKey, Reload, ServerFiles, ServerTls, dns_names,
 };
+use fpga_test_kit::{Authority, Identity};
 use rustls::ProtocolVersion;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;

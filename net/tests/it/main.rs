@@ -1,0 +1,5 @@
+//! Servers and TLS of this crate, over sockets.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod http;
+mod tls;
