@@ -1,8 +1,8 @@
 //! The node's labels.
 
-use crate::api_server::{mk_api, serve};
-use crate::{last, put_device, start};
-use fpga_test_kit::wait_until;
+use super::api_server::{mk_api, serve};
+use super::{last, put_device, start};
+use fpga_test_kit::until;
 
 #[test]
 fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when_they_are_gone() {
@@ -22,9 +22,9 @@ fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when
     let collector = start(dir.path(), &server, &["--label-node", "--device-timeout", "1500ms"]);
     put_device(&collector, "dm0", "1.2");
     // The board's name has a space, which no label may have.
-    wait_until("the labels", || labels() == mk(&[vendor, (shell, "1.2"), ("zone", "a")]));
+    until("the labels", || labels() == mk(&[vendor, (shell, "1.2"), ("zone", "a")]));
     put_device(&collector, "dm1", "1.3");
-    wait_until("the vendor only", || labels() == mk(&[vendor, ("zone", "a")]));
+    until("the vendor only", || labels() == mk(&[vendor, ("zone", "a")]));
     assert_eq!(api.lock().unwrap().labellings, 2);
 
     // A collector that ends leaves the labels, and the next one manages them.
@@ -34,9 +34,9 @@ fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when
     for id in ["dm0", "dm1"] {
         assert_eq!(collector.request("DELETE", &format!("/v1/devices/{id}"), b"").status, 200);
     }
-    wait_until("no label of ours", || labels() == mk(&[("zone", "a")]));
+    until("no label of ours", || labels() == mk(&[("zone", "a")]));
     // The API server has the write before the collector has the answer.
-    wait_until("the count of writes", || {
+    until("the count of writes", || {
         collector.metric("fpga_collector_labellings_total{outcome=\"written\"}") >= 1.0
     });
 }
@@ -48,7 +48,7 @@ fn unasked_it_labels_nothing() {
     let server = serve("127.0.0.1:0", &api);
     let collector = start(dir.path(), &server, &[]);
     put_device(&collector, "dm0", "1.2");
-    wait_until("the board", || last(&api).is_some_and(|state| state.devices.len() == 1));
+    until("the board", || last(&api).is_some_and(|state| state.devices.len() == 1));
     assert_eq!(collector.terminate().code(), Some(0));
     assert_eq!(api.lock().unwrap().labellings, 0);
 }

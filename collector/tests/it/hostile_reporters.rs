@@ -1,10 +1,7 @@
 //! The collector with hostile reporters: the memory that it uses, and whether it still serves others.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{event, start_collector};
-use fpga_test_kit::{Collector, DEADLINE, wait_until};
+use crate::common::{StopOnDrop, event, memory_kib, start_collector};
+use fpga_test_kit::{patience, until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,17 +21,10 @@ const MOST_KIB: u64 = (2 * 64 + 40) << 10;
 /// Sends a body except its end, and waits until the collector cuts the connection.
 fn upload_slowly(address: &str) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.set_read_timeout(Some(patience()))?;
     write!(stream, "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY_BYTES}\r\n\r\n")?;
     stream.write_all(&vec![b' '; BODY_BYTES - 1])?;
     stream.read(&mut [0; 1024]).map(drop)
-}
-
-/// The process's peak memory, in KiB.
-fn most_kib(collector: &Collector) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    most.trim().strip_suffix(" kB").unwrap().parse().unwrap()
 }
 
 #[test]
@@ -52,23 +42,16 @@ fn slow_uploads_take_little_memory_and_keep_no_reporter_out() {
                 }
             });
         }
+        let _stop = StopOnDrop(&stop);
         let mut seq = 0;
-        let real = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_until("uploads to be cut off", || {
-                seq += 1;
-                let answer = collector.post(&event(1, seq, 0));
-                assert_eq!(answer.status, 200, "{}", answer.text);
-                seq >= REAL_CALLS && cut_off.load(Ordering::Relaxed) >= CUT_OFF
-            });
-        }));
-        stop.store(true, Ordering::Relaxed);
-        real.unwrap_or_else(|panic| {
-            // The uploads that still run end when the collector ends.
-            nix::sys::signal::kill(collector.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
-            std::panic::resume_unwind(panic)
+        until("uploads to be cut off", || {
+            seq += 1;
+            let answer = collector.post(&event(1, seq, 0));
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            seq >= REAL_CALLS && cut_off.load(Ordering::Relaxed) >= CUT_OFF
         });
     });
-    let most = most_kib(&collector);
+    let most = memory_kib(&collector, "VmHWM");
     assert!(most < MOST_KIB, "it had {most} KiB");
 }
 
@@ -76,13 +59,13 @@ fn slow_uploads_take_little_memory_and_keep_no_reporter_out() {
 fn a_body_of_events_that_are_none_takes_no_memory() {
     let dir = tempfile::tempdir().unwrap();
     let collector = start_collector(dir.path());
-    let before = most_kib(&collector);
+    let before = memory_kib(&collector, "VmHWM");
     let odd = format!("[{{\"odd\":[{}0]}}]", "0,".repeat(BODY_BYTES / 2 - 16));
     for body in [format!("[{}0]", "0,".repeat(BODY_BYTES / 2 - 2)), odd] {
         for _ in 0..4 {
             assert_eq!(collector.post(&body).status, 400);
         }
     }
-    let grown = most_kib(&collector) - before;
+    let grown = memory_kib(&collector, "VmHWM") - before;
     assert!(grown < 8 << 10, "{grown} KiB for bodies of 1 MiB");
 }

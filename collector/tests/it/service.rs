@@ -1,10 +1,7 @@
 //! The collector's HTTP interface: good and bad requests, limits, and an orderly end.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{PROGRAM, event, now_ms, start_collector, start_collector_with};
-use fpga_test_kit::{Collector, DEADLINE, try_request, try_request_unix, wait_until};
+use crate::common::{PROGRAM, event, now_ms, socket, start_collector, start_collector_with};
+use fpga_test_kit::{Collector, http, patience, until};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,8 +19,7 @@ fn a_plain_event_an_array_and_a_retry_are_answered_with_what_counted() {
     assert_eq!(collector.post(&plain).json(), json!({"accepted": 1, "duplicates": 0}));
     let array = format!("[{},{},{}]", event(1, 1, 0), event(1, 2, 0), event(1, 1, 0));
     assert_eq!(collector.post(&array).json(), json!({"accepted": 2, "duplicates": 1}));
-    let over_unix =
-        try_request_unix(&dir.path().join("collector.sock"), "POST", "/v1/events", array.as_bytes()).unwrap();
+    let over_unix = http::request_unix(&socket(dir.path()), "POST", "/v1/events", array.as_bytes()).unwrap();
     assert_eq!(over_unix.json(), json!({"accepted": 0, "duplicates": 3}));
     assert_eq!(collector.post("[]").json(), json!({"accepted": 0, "duplicates": 0}));
     let state = collector.state();
@@ -91,8 +87,8 @@ fn the_node_plugins_report_stands_in_the_state_and_is_late_without_the_next_one(
         assert_eq!(answer.status, 400, "{bad}");
         assert!(answer.json()["error"].as_str().unwrap().contains("node plugin's report"), "{}", answer.text);
     }
-    wait_until("the plugin is late", || collector.state()["plugin"]["late"] == json!(true));
-    wait_until("the plugin is in time", || {
+    until("the plugin is late", || collector.state()["plugin"]["late"] == json!(true));
+    until("the plugin is in time", || {
         put(&report.to_string()).status == 200 && collector.state()["plugin"].get("late").is_none()
     });
 }
@@ -124,9 +120,11 @@ fn a_device_that_falls_silent_counts_as_unhealthy() {
     let dir = tempfile::tempdir().unwrap();
     let collector = start_collector_with(dir.path(), &["--no-publish", "--device-timeout", "100ms"]);
     collector.put_board();
-    wait_until("it is unhealthy", || collector.state()["devices"][0]["healthy"] == json!(false));
-    collector.put_board();
-    assert_eq!(collector.state()["devices"][0]["healthy"], json!(true));
+    until("it is unhealthy", || collector.state()["devices"][0]["healthy"] == json!(false));
+    until("it is healthy again", || {
+        collector.put_board();
+        collector.state()["devices"][0]["healthy"] == json!(true)
+    });
 }
 
 #[test]
@@ -138,7 +136,7 @@ fn a_body_that_is_too_long_is_refused_announced_or_not() {
     assert_eq!(answer.status, 413, "{}", answer.text);
 
     let mut stream = TcpStream::connect(&collector.tcp).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let head = "POST /v1/events HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     stream.write_all(format!("{head}1388\r\n{}\r\n", " ".repeat(5000)).as_bytes()).unwrap();
     let mut answer = [0; 12];
@@ -150,7 +148,7 @@ fn a_body_that_is_too_long_is_refused_announced_or_not() {
 /// Head and body of the answer to a POST with these headers.
 fn post_with(address: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let head = format!(
         "POST /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
         body.len()
@@ -168,14 +166,14 @@ fn who_floods_is_told_when_to_come_again_and_then_taken() {
     let event = event(1, 1, 0);
     assert!(post_with(&collector.tcp, "", &event).starts_with("HTTP/1.1 200"));
     let mut refused = String::new();
-    wait_until("a flood to be refused", || {
+    until("a flood to be refused", || {
         refused = post_with(&collector.tcp, "", &event);
         refused.starts_with("HTTP/1.1 429")
     });
     let again = refused.lines().find_map(|line| line.strip_prefix("retry-after: ")).unwrap();
     assert!((1..=2).contains(&again.parse::<u64>().unwrap()), "{refused}");
     assert!(collector.metric("fpga_collector_requests_refused_total{reason=\"rate\"}") >= 1.0);
-    wait_until("the same to be taken later", || {
+    until("the same to be taken later", || {
         post_with(&collector.tcp, "", &event).contains("\"duplicates\":1")
     });
 }
@@ -197,11 +195,11 @@ fn over_tcp_a_token_is_wanted_and_over_the_socket_the_user() {
         post_with(&collector.tcp, "Authorization: Bearer a-token-for-this-test\r\n", &event)
             .starts_with("HTTP/1.1 200")
     );
-    let probe = |path| try_request(&collector.tcp, "GET", path, b"").unwrap().status;
+    let probe = |path| http::request(&collector.tcp, "GET", path, b"").unwrap().status;
     assert_eq!((probe("/healthz"), probe("/metrics"), probe("/v1/state")), (200, 200, 403));
     // The collector's own user may always report.
-    let socket = dir.path().join("collector.sock");
-    let own = try_request_unix(&socket, "POST", "/v1/events", event.as_bytes()).unwrap();
+    let socket = socket(dir.path());
+    let own = http::request_unix(&socket, "POST", "/v1/events", event.as_bytes()).unwrap();
     assert_eq!((own.status, own.json()), (200, json!({"accepted": 0, "duplicates": 1})));
     assert_eq!(collector.metric("fpga_collector_requests_refused_total{reason=\"peer\"}"), 3.0);
     if nix::unistd::geteuid().is_root() {
@@ -230,7 +228,7 @@ fn a_head_that_trickles_holds_nobody_up() {
         let _ = (&*stream).write_all(b"POST /v1/ev");
     }
     assert_eq!(collector.post(&event(1, 1, 0)).status, 200);
-    wait_until("the longest idle to make room", || {
+    until("the longest idle to make room", || {
         collector.metric("fpga_collector_connections_refused_total{reason=\"evicted\"}") >= 100.0
     });
 }
@@ -241,7 +239,7 @@ fn the_address_for_metrics_takes_no_events() {
     let collector = start_collector_with(dir.path(), &["--no-publish", "--metrics-listen", "127.0.0.1:0"]);
     let ready = std::fs::read_to_string(dir.path().join("ready")).unwrap();
     let address = ready.lines().find_map(|line| line.strip_prefix("metrics:")).unwrap();
-    let status = |method, path| try_request(address, method, path, b"[]").unwrap().status;
+    let status = |method, path| http::request(address, method, path, b"[]").unwrap().status;
     assert_eq!(
         (status("GET", "/metrics"), status("GET", "/readyz"), status("GET", "/healthz")),
         (200, 200, 200)
@@ -257,7 +255,7 @@ fn the_address_for_metrics_takes_no_events() {
 fn the_socket_is_for_the_owner_and_the_group() {
     let dir = tempfile::tempdir().unwrap();
     let _collector = start_collector(dir.path());
-    let mode = std::fs::metadata(dir.path().join("collector.sock")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(socket(dir.path())).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
 }
 
@@ -270,7 +268,7 @@ fn asked_to_end_it_ends_in_order_and_leaves_no_socket() {
     // An idle connection does not delay the end.
     let _idle = TcpStream::connect(&collector.tcp).unwrap();
     assert_eq!(collector.terminate().code(), Some(0));
-    assert!(!dir.path().join("collector.sock").exists());
+    assert!(!socket(dir.path()).exists());
     let collector = start_collector(dir.path());
     assert_eq!(collector.usage(), 1);
     assert_eq!(

@@ -1,11 +1,7 @@
-//! The memory that events take, as fast as they are acknowledged; and, not run by default, at 100,000 events a
-//! second: `cargo test --release -p fpga-collector --test rate -- --ignored --nocapture`
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! The memory that events take: as fast as they are acknowledged, and at 100,000 events a second.
 
-mod common;
-
-use common::{now_ms, start_collector_with};
-use fpga_test_kit::{Collector, DEADLINE};
+use crate::common::{memory_kib, now_ms, socket, start_collector_with};
+use fpga_test_kit::patience;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -37,7 +33,7 @@ fn events_without_end_take_no_more_memory_the_longer_they_come() {
     // A short window, which is soon full and then grows no more.
     let collector = start_collector_with(dir.path(), &["--no-publish", "--window", "1s"]);
     collector.put_board();
-    let socket = dir.path().join("collector.sock");
+    let socket = socket(dir.path());
     let mut read = Vec::new();
     for (part, events) in (0..).zip(EACH) {
         std::thread::scope(|scope| {
@@ -46,49 +42,17 @@ fn events_without_end_take_no_more_memory_the_longer_they_come() {
                 scope.spawn(move || report(socket, part * REPORTERS + reporter, Until::Sent(events)));
             }
         });
-        read.push(rss(&collector));
+        read.push(memory_kib(&collector, "VmRSS"));
     }
     let accepted = collector.metric("fpga_collector_events_total{result=\"accepted\"}");
     assert_eq!(accepted, (REPORTERS * EACH.iter().sum::<u64>()) as f64);
     assert!(read[1] < read[0] + MORE, "{read:?} KiB");
 }
 
-#[test]
-#[ignore = "a measurement of half a minute"]
-fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come() {
-    let dir = tempfile::tempdir().unwrap();
-    // A short window, which is soon full and then grows no more.
-    let collector = start_collector_with(dir.path(), &["--no-publish", "--window", "10s"]);
-    collector.put_board();
-    let socket = dir.path().join("collector.sock");
-    let begin = Instant::now();
-    let (end, before) = (begin + PARTS[0] + PARTS[1], begin + PARTS[0]);
-    let idle = rss(&collector);
-    let (sent, warm) = std::thread::scope(|scope| {
-        let socket = &socket;
-        let reporters: Vec<_> = (1..=REPORTERS)
-            .map(|reporter| scope.spawn(move || report(socket, reporter, Until::Moment(begin, end))))
-            .collect();
-        std::thread::sleep(before.saturating_duration_since(Instant::now()));
-        let warm = rss(&collector);
-        (reporters.into_iter().map(|reporter| reporter.join().unwrap()).sum::<u64>(), warm)
-    });
-    let took = begin.elapsed().as_secs_f64();
-    let last = rss(&collector);
-    let accepted = collector.metric("fpga_collector_events_total{result=\"accepted\"}");
-    println!(
-        "{sent} events in {took:.1} s, {:.0} a second; memory: {idle} KiB idle, {warm} KiB after {} s, {last} KiB at the end",
-        sent as f64 / took,
-        PARTS[0].as_secs()
-    );
-    assert_eq!(accepted, sent as f64);
-    assert!(last < warm + MORE, "from {warm} to {last} KiB");
-}
-
 /// Sends arrays of events, each after the acknowledgement of the one before; returns the number of events sent.
 fn report(socket: &Path, reporter: u64, until: Until) -> u64 {
     let stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut requests = stream;
     let each = Duration::from_secs(1) * u32::try_from(BATCH * REPORTERS).unwrap()
@@ -140,9 +104,38 @@ fn acknowledged(answers: &mut impl BufRead) {
     answers.read_exact(&mut vec![0; length]).unwrap();
 }
 
-/// Resident memory of the collector, in KiB.
-fn rss(collector: &Collector) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+mod timing {
+    use super::*;
+
+    #[test]
+    #[ignore = "measures the machine: make test-timing"]
+    fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come() {
+        let dir = tempfile::tempdir().unwrap();
+        // A short window, which is soon full and then grows no more.
+        let collector = start_collector_with(dir.path(), &["--no-publish", "--window", "10s"]);
+        collector.put_board();
+        let socket = socket(dir.path());
+        let begin = Instant::now();
+        let (end, before) = (begin + PARTS[0] + PARTS[1], begin + PARTS[0]);
+        let idle = memory_kib(&collector, "VmRSS");
+        let (sent, warm) = std::thread::scope(|scope| {
+            let socket = &socket;
+            let reporters: Vec<_> = (1..=REPORTERS)
+                .map(|reporter| scope.spawn(move || report(socket, reporter, Until::Moment(begin, end))))
+                .collect();
+            std::thread::sleep(before.saturating_duration_since(Instant::now()));
+            let warm = memory_kib(&collector, "VmRSS");
+            (reporters.into_iter().map(|reporter| reporter.join().unwrap()).sum::<u64>(), warm)
+        });
+        let took = begin.elapsed().as_secs_f64();
+        let last = memory_kib(&collector, "VmRSS");
+        let accepted = collector.metric("fpga_collector_events_total{result=\"accepted\"}");
+        println!(
+            "{sent} events in {took:.1} s, {:.0} a second; memory: {idle} KiB idle, {warm} KiB after {} s, {last} KiB at the end",
+            sent as f64 / took,
+            PARTS[0].as_secs()
+        );
+        assert_eq!(accepted, sent as f64);
+        assert!(last < warm + MORE, "from {warm} to {last} KiB");
+    }
 }

@@ -1,11 +1,8 @@
 //! Steps of the node's wall clock while devices report. A preloaded library adds an offset to the clock that the
 //! collector reads; everything else is real.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{PROGRAM, now_ms};
-use fpga_test_kit::{Collector, wait_until};
+use crate::common::{PROGRAM, library, now_ms};
+use fpga_test_kit::{Collector, until};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,11 +38,7 @@ struct Bed {
 impl Bed {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (source, library) = (folder.path().join("clock.c"), folder.path().join("clock.so"));
-        std::fs::write(&source, CLOCK).unwrap();
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");
-        assert!(cc.status().expect("a C compiler, cc, is needed").success());
+        let library = library(folder.path(), CLOCK);
         let collector = start(folder.path(), &library);
         Self { folder, library, collector }
     }
@@ -99,7 +92,7 @@ fn steps_of_the_clock_take_no_board_out_of_service_and_no_task_out_of_the_window
         let before_the_step = clock(before);
         bed.set_ahead(ahead);
         // After this, devices have been checked by the new time as well.
-        wait_until("the step is noticed", || bed.steps() >= f64::from(number));
+        until("the step is noticed", || bed.steps() >= f64::from(number));
         let tasks = u64::from(number) * 2;
         bed.assert_in_service(tasks - 1);
         // One event stamped before the step, and one after it.

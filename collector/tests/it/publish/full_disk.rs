@@ -1,11 +1,11 @@
 //! Publication while the disk takes no checkpoint.
 
-use crate::api_server::{mk_api, serve};
+use super::api_server::{mk_api, serve};
+use super::{last, put_device, spawn, start, start_busy};
 use crate::common::{PROGRAM, event};
-use crate::{last, put_device, spawn, start, start_busy};
-use fpga_test_kit::{Collector, DEADLINE, wait_until};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::Event;
+use fpga_test_kit::{Collector, patience, until};
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
     let server = serve("127.0.0.1:0", &api);
     let mut command = Command::new("sh");
     command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, PROGRAM]);
-    let flags = ["--device-timeout", "1s", "--min-write-interval", "100ms", "--heartbeat", "1s"];
+    let flags = ["--device-timeout", "3s", "--min-write-interval", "100ms", "--heartbeat", "1s"];
     let collector = spawn(dir.path(), &server, command, &flags);
 
     let reporter = fpga_hook::Reporter::start(fpga_hook::Config {
@@ -36,36 +36,36 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
     let board = |id: &str, queued| DeviceStatus { queued, ..DeviceStatus::new(id, "intel", 4) };
     let published = |id: &str| last(&api)?.devices.into_iter().find(|device| device.id == id);
     reporter.device(board("reports", 0));
-    reporter.flush(DEADLINE).unwrap();
+    reporter.flush(patience()).unwrap();
     put_device(&collector, "silent", "s");
-    wait_until("both boards", || published("reports").is_some() && published("silent").is_some());
+    until("both boards", || published("reports").is_some() && published("silent").is_some());
 
     limit_file_size(&collector, "0");
     reporter.report(serde_json::from_str::<Event>(&event(1, 1, 0)).unwrap());
-    wait_until("nothing is acknowledged", || collector.request("GET", "/readyz", b"").status == 503);
+    until("nothing is acknowledged", || collector.request("GET", "/readyz", b"").status == 503);
     // The silent board does not report, so it becomes unhealthy while the disk is full.
-    wait_until("the silent board is unhealthy", || {
+    until("the silent board is unhealthy", || {
         published("silent").is_some_and(|device| device.health == Health::Unhealthy)
     });
     let failures = || collector.metric("fpga_collector_checkpoint_failures_total");
     let before = failures();
-    wait_until("the disk is full for some time", || failures() >= before + 3.0);
+    until("the disk is full for some time", || failures() >= before + 3.0);
     assert_eq!(published("reports").unwrap().health, Health::Healthy);
     // Changes are published as well.
     reporter.device(board("reports", 7));
     reporter.device(board("new", 0));
-    wait_until("the new board and the queue", || {
+    until("the new board and the queue", || {
         published("new").is_some() && published("reports").is_some_and(|device| device.queued == 7)
     });
     assert_eq!(collector.request("DELETE", "/v1/devices/silent", b"").status, 200);
-    wait_until("the board that left", || published("silent").is_none());
+    until("the board that left", || published("silent").is_none());
     assert_eq!(reporter.stats().sent, 0);
     let journals = std::fs::read_dir(dir.path().join("checkpoint")).unwrap();
     let names = journals.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(names.filter(|name| name.starts_with("journal-")).count() <= 2);
 
     limit_file_size(&collector, "unlimited");
-    reporter.flush(DEADLINE).unwrap();
+    reporter.flush(patience()).unwrap();
     assert_eq!((collector.usage(), reporter.stats().sent), (1, 1));
     collector.kill();
     let again = start(dir.path(), &server, &flags);
@@ -88,13 +88,13 @@ fn a_collector_that_starts_on_a_full_disk_publishes_its_boards_and_acknowledges_
     let limited = r#"trap "" XFSZ; ulimit -S -f 1; exec "$0" "$@""#;
     command.args(["-c", limited, PROGRAM]);
     let second = spawn(dir.path(), &server, command, &[]);
-    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     let state = last(&api).unwrap();
     assert_eq!((state.usage.0, state.devices[0].health), (40, Health::Healthy));
     assert_eq!(second.post(&event(1, 41, 0)).status, 503);
 
     limit_file_size(&second, "unlimited");
-    wait_until("events are taken again", || second.post(&event(1, 41, 0)).status == 200);
+    until("events are taken again", || second.post(&event(1, 41, 0)).status == 200);
     second.kill();
     assert_eq!(start(dir.path(), &server, &[]).usage(), 41);
 }

@@ -1,73 +1,21 @@
 //! A real collector, killed with SIGKILL under load and started again on its checkpoint: no acknowledged event is
 //! lost, and no event counts twice.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{PROGRAM, event, now_ms, start_collector};
-use fpga_test_kit::{Collector, DEADLINE, try_request_unix, wait_until};
+use crate::common::{PROGRAM, StopOnDrop, event, library, now_ms, socket, start_collector};
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Reporter};
+use fpga_test_kit::{Collector, http, patience, until};
 use std::fs::OpenOptions;
 use std::ops::Range;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const KILLS: u64 = 5;
-
-#[test]
-fn what_was_acknowledged_before_a_kill_is_a_duplicate_after_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let acknowledged = Mutex::new(Vec::new());
-    let stop = AtomicBool::new(false);
-    let socket = dir.path().join("collector.sock");
-    std::thread::scope(|scope| {
-        for reporter in 1..=4_u64 {
-            let (acknowledged, stop, socket) = (&acknowledged, &stop, &socket);
-            scope.spawn(move || {
-                for seq in 1.. {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let event = event(reporter, seq, 1000);
-                    // Like a reporter: sends the same event again until it is acknowledged.
-                    while !stop.load(Ordering::Relaxed) {
-                        match try_request_unix(socket, "POST", "/v1/events", event.as_bytes()) {
-                            Ok(answer) => {
-                                assert_eq!(answer.status, 200, "{}", answer.text);
-                                acknowledged.lock().unwrap().push(event);
-                                break;
-                            }
-                            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-                        }
-                    }
-                }
-            });
-        }
-        for _ in 0..KILLS {
-            let collector = start_collector(dir.path());
-            let before = acknowledged.lock().unwrap().len();
-            wait_until("some more are acknowledged", || acknowledged.lock().unwrap().len() > before + 50);
-            collector.kill();
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    let acknowledged = acknowledged.into_inner().unwrap();
-    let collector = start_collector(dir.path());
-    collector.put_board();
-    let usage = collector.usage();
-    // At most one event per reporter and kill was counted but not acknowledged.
-    let count = acknowledged.len() as u64;
-    assert!((count..=count + 4).contains(&usage), "{count} acknowledged, {usage} counted");
-    let again = collector.post(&format!("[{}]", acknowledged.join(",")));
-    assert_eq!(again.json(), serde_json::json!({"accepted": 0, "duplicates": count}));
-    assert_eq!(collector.usage(), usage);
-}
 
 /// Number of kills at random moments.
 const RANDOM_KILLS: u64 = 25;
@@ -89,12 +37,13 @@ impl Random {
 fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_nothing_twice() {
     let dir = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
-    let retries = AtomicU64::new(0);
-    let socket = dir.path().join("collector.sock");
+    let (tries, retries) = (AtomicU64::new(0), AtomicU64::new(0));
+    let socket = socket(dir.path());
     let (batches, collector) = std::thread::scope(|scope| {
+        let stopping = StopOnDrop(&stop);
         let reporters: Vec<_> = (1..=4_u64)
             .map(|reporter| {
-                let (stop, retries, socket) = (&stop, &retries, &socket);
+                let (stop, tries, retries, socket) = (&stop, &tries, &retries, &socket);
                 scope.spawn(move || {
                     let mut random = Random(reporter);
                     let (mut next, mut batches) = (1, Vec::new());
@@ -105,8 +54,9 @@ fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_no
                         let batch = events.join(",");
                         let body = format!("[{batch}]");
                         // The last batch as well is sent until it is acknowledged.
-                        wait_until("the batch is acknowledged", || {
-                            match try_request_unix(socket, "POST", "/v1/events", body.as_bytes()) {
+                        until("the batch is acknowledged", || {
+                            tries.fetch_add(1, Ordering::Relaxed);
+                            match http::request_unix(socket, "POST", "/v1/events", body.as_bytes()) {
                                 Ok(answer) if answer.status == 200 => {
                                     let counted = answer.json();
                                     let told =
@@ -131,19 +81,19 @@ fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_no
             .collect();
         let mut random = Random(25);
         for _ in 0..RANDOM_KILLS {
-            // The delay begins when the collector listens: some kills hit the first requests, others a long journal.
+            // Some kills hit the first requests, others a long journal, and all of them requests under way.
             let collector = start_collector(dir.path());
-            std::thread::sleep(Duration::from_millis(random.below(150)));
+            let enough = tries.load(Ordering::Relaxed) + random.below(60);
+            until("more requests", || tries.load(Ordering::Relaxed) >= enough);
             collector.kill();
         }
         let collector = start_collector(dir.path());
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         let batches: Vec<_> = reporters.into_iter().flat_map(|reporter| reporter.join().unwrap()).collect();
         (batches, collector)
     });
     let count = batches.iter().map(|(count, _)| count).sum::<u64>();
     println!("{count} events in {} batches, {} tries in vain", batches.len(), retries.into_inner());
-    assert!(batches.len() > 100, "that was no load");
     collector.put_board();
     assert_eq!(collector.usage(), count);
     for some in batches.chunks(50) {
@@ -174,17 +124,44 @@ fn copy_checkpoint(from: &Path) -> tempfile::TempDir {
     to
 }
 
-/// Number of kills while the collector reads its journal.
-const KILLS_DURING_RECOVERY: u32 = 12;
+/// Kills its process before a step on disk, by the number in `STEP`: a file that is made, written, synced, renamed or removed.
+const KILL_AT_STEP: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void step(void) {
+    static int steps;
+    if (__atomic_add_fetch(&steps, 1, __ATOMIC_SEQ_CST) == atoi(getenv("STEP"))) kill(getpid(), SIGKILL);
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+int open64(const char *path, int flags, ...) {
+    __builtin_va_list more;
+    __builtin_va_start(more, flags);
+    mode_t mode = flags & O_CREAT ? __builtin_va_arg(more, mode_t) : 0;
+    __builtin_va_end(more);
+    if (flags & O_CREAT) step();
+    return NEXT(open64)(path, flags, mode);
+}
+ssize_t write(int file, const void *bytes, size_t count) { step(); return NEXT(write)(file, bytes, count); }
+int fsync(int file) { step(); return NEXT(fsync)(file); }
+int rename(const char *from, const char *to) { step(); return NEXT(rename)(from, to); }
+int unlink(const char *path) { step(); return NEXT(unlink)(path); }
+"#;
 
 #[test]
-fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_twice() {
+fn killed_at_any_step_of_its_recovery_it_loses_nothing_and_counts_nothing_twice() {
     let origin = tempfile::tempdir().unwrap();
     let collector = start_collector(origin.path());
     collector.put_board();
-    let numbered: Vec<_> = (1..=8_000).map(|seq| event(1, seq, 1000)).collect();
+    let numbered: Vec<_> = (1..=400).map(|seq| event(1, seq, 1000)).collect();
     let mut count = 0;
-    for some in numbered.chunks(400) {
+    for some in numbered.chunks(100) {
         let batch = some.join(",");
         // Plain events have no identity, so only the journal's end shows which were counted.
         let plain = vec![plain_event(1000); some.len()].join(",");
@@ -195,39 +172,36 @@ fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_
     }
     collector.kill();
 
-    let whole = copy_checkpoint(origin.path());
-    let begin = Instant::now();
-    let recovered = start_collector(whole.path());
-    let mut takes = begin.elapsed();
-    assert_eq!(recovered.usage(), count);
-    assert!(recovered.metric("fpga_collector_recovered_records_total") > 30.0);
-    recovered.kill();
-
-    let mut before_it_was_ready = 0;
-    for kill in 0..KILLS_DURING_RECOVERY {
+    let library = library(origin.path(), KILL_AT_STEP);
+    // Whether a collector on this folder ends at this step. Otherwise it recovers with fewer steps.
+    let ends = |folder: &Path, step: u32| {
+        let mut command = Command::new(PROGRAM);
+        command.env("LD_PRELOAD", &library).env("STEP", step.to_string());
+        let mut program = Collector::launch(command, folder, &["--no-publish"]);
+        until("an end or a recovery", || {
+            let is_ready = folder.join("ready").exists();
+            program.status().map(|status| assert_eq!(status.signal(), Some(9)));
+            (is_ready || !program.is_running()).then_some(!is_ready)
+        })
+    };
+    let mut step = 1;
+    loop {
         let folder = copy_checkpoint(origin.path());
-        // Kills spread evenly over the duration of a recovery; the second try is killed at another moment.
-        for part in [kill, (kill * 5 + 3) % KILLS_DURING_RECOVERY] {
-            let program = Command::new(PROGRAM);
-            let mut child = Collector::launch(program, folder.path(), &["--no-publish"]);
-            let after = takes * part / KILLS_DURING_RECOVERY;
-            std::thread::sleep(after);
-            child.kill().unwrap();
-            child.wait().unwrap();
-            if folder.path().join("ready").exists() {
-                // Recovery has become faster than the one that was measured: the next kills come earlier.
-                takes = after;
-            } else {
-                before_it_was_ready += 1;
-            }
-        }
+        let is_last = !ends(folder.path(), step);
+        // The second recovery begins with what the first one has left.
+        ends(folder.path(), 1 + step * 5 % 12);
         let collector = start_collector(folder.path());
-        assert_eq!(collector.usage(), count, "kill {kill}");
-        let again = collector.post(&format!("[{}]", numbered[..500].join(",")));
-        assert_eq!(again.json(), serde_json::json!({"accepted": 0, "duplicates": 500}));
+        assert_eq!(collector.usage(), count, "step {step}");
+        let again = collector.post(&format!("[{}]", numbered[..100].join(",")));
+        assert_eq!(again.json(), serde_json::json!({"accepted": 0, "duplicates": 100}));
+        if is_last {
+            break;
+        }
+        step += 1;
     }
-    println!("recovery takes {takes:?}; {before_it_was_ready} kills hit it");
-    assert!(before_it_was_ready >= KILLS_DURING_RECOVERY, "{before_it_was_ready} kills hit the recovery");
+    println!("a recovery has {} steps", step - 1);
+    // At least: a journal and a snapshot are made, written and synced, the snapshot is renamed, and the former journal removed.
+    assert!(step > 8, "{step}");
 }
 
 #[test]
@@ -303,6 +277,7 @@ fn reporters_carry_every_event_through_kills_exactly_once() {
     let reported = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let collector = std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         for reporter in &reporters {
             let (reported, stop) = (&reported, &stop);
             scope.spawn(move || {
@@ -318,21 +293,20 @@ fn reporters_carry_every_event_through_kills_exactly_once() {
         let mut collector = first;
         for _ in 0..KILLS {
             let before: u64 = reporters.iter().map(|reporter| reporter.stats().sent).sum();
-            wait_until("some more are sent", || {
+            until("some more are sent", || {
                 reporters.iter().map(|reporter| reporter.stats().sent).sum::<u64>() > before + 500
             });
             collector.kill();
             let merged: u64 = reporters.iter().map(|reporter| reporter.stats().merged).sum();
-            wait_until("queues are full", || {
+            until("queues are full", || {
                 reporters.iter().map(|reporter| reporter.stats().merged).sum::<u64>() > merged + 500
             });
             collector = start_collector(dir.path());
         }
-        stop.store(true, Ordering::Relaxed);
         collector
     });
     for reporter in &reporters {
-        reporter.flush(DEADLINE).unwrap();
+        reporter.flush(patience()).unwrap();
         assert_eq!(reporter.stats().refused, 0);
     }
     assert_eq!(collector.usage(), reported.load(Ordering::Relaxed));
@@ -362,7 +336,7 @@ fn a_disk_that_refuses_stops_acknowledgements_until_a_snapshot_succeeds() {
     let mut refused = 0;
     for seq in 1..=300 {
         let event = event(7, seq, 1000);
-        wait_until("the event is acknowledged", || {
+        until("the event is acknowledged", || {
             let answer = collector.post(&event);
             if answer.status == 200 {
                 return true;

@@ -1,10 +1,10 @@
 //! What a starting collector takes over from the annotation.
 
-use crate::api_server::{mk_api, serve, write_kubeconfig};
+use super::api_server::{mk_api, serve, write_kubeconfig};
+use super::{last, start, start_busy};
 use crate::common::{now_ms, start_collector_with};
-use crate::{last, start, start_busy};
-use fpga_test_kit::{Collector, wait_until};
 use fpga_core::node_state::{Heartbeat, NodeState};
+use fpga_test_kit::{Collector, until};
 use serde_json::json;
 
 #[test]
@@ -21,14 +21,14 @@ fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_win
     // Another folder, as after the loss of the first disk.
     let second_dir = tempfile::tempdir().unwrap();
     let second = start(second_dir.path(), &server, &[]);
-    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     assert_eq!(second.usage(), 40, "{ago} ms later");
     assert_eq!(second.state()["bitstreams"][0]["name"], json!("sobel"));
     second.kill();
 
     // Killed and started on its own checkpoint: it takes nothing more from the annotation.
     let third = start(second_dir.path(), &server, &[]);
-    wait_until("the boot after that is published", || last(&api).is_some_and(|state| state.boot == 3));
+    until("the boot after that is published", || last(&api).is_some_and(|state| state.boot == 3));
     assert_eq!(third.usage(), 40);
 }
 
@@ -38,14 +38,14 @@ fn where_the_checkpoint_is_damaged_the_annotation_brings_the_window_back() {
     let server = serve("127.0.0.1:0", &api);
     let dir = tempfile::tempdir().unwrap();
     let first = start_busy(dir.path(), &server, &["--min-write-interval", "100ms", "--heartbeat", "1s"]);
-    wait_until("it is published", || last(&api).is_some_and(|state| state.usage.0 == 40));
+    until("it is published", || last(&api).is_some_and(|state| state.usage.0 == 40));
     first.kill();
     let snapshot = dir.path().join("checkpoint/snapshot");
     let mut bytes = std::fs::read(&snapshot).unwrap();
     bytes.truncate(bytes.len() / 2);
     std::fs::write(&snapshot, bytes).unwrap();
     let second = start(dir.path(), &server, &[]);
-    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     assert_eq!(second.usage(), 40);
     assert_eq!(second.metric("fpga_collector_recovered_damaged_snapshots_total"), 1.0);
     assert!(dir.path().join("checkpoint/snapshot.damaged").exists());
@@ -66,7 +66,7 @@ fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_an
     let second = start_collector_with(second_dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
     second.put_board();
     let _back = serve(&address, &api);
-    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     assert_eq!(last(&api).unwrap().usage.0, 40);
 }
 
@@ -86,12 +86,12 @@ fn where_the_checkpoint_is_lost_a_plugin_of_the_annotation_is_late_in_the_first_
 
     let second_dir = tempfile::tempdir().unwrap();
     let second = start(second_dir.path(), &server, &[]);
-    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
-    let first_written = |(_, state): &(_, NodeState)| (state.boot == 2).then(|| state.plugin.clone());
+    until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    let first_written = |state: &NodeState| (state.boot == 2).then(|| state.plugin.clone());
     let plugin = api.lock().unwrap().writes.iter().find_map(first_written).unwrap();
     assert_eq!(plugin.map(|plugin| plugin.heartbeat), Some(Heartbeat::Late));
     second.put_board();
-    wait_until("the plugin's return is published", || {
+    until("the plugin's return is published", || {
         report(&second);
         heartbeat() == Some(Heartbeat::InTime)
     });

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// The stand-in's node object, the writes to it, and the failures to simulate.
 #[derive(Default)]
@@ -24,7 +23,7 @@ pub struct Api {
     pub labels: HashMap<String, String>,
     pub owned: Vec<String>,
     pub labellings: usize,
-    pub writes: Vec<(Instant, NodeState)>,
+    pub writes: Vec<NodeState>,
     pub fail: Vec<u16>,
     pub gets: usize,
 }
@@ -100,7 +99,7 @@ async fn write(
     assert!(text.len() <= 4096);
     let reuse = body["metadata"]["annotations"][REUSE_ANNOTATION].as_str().unwrap();
     assert!(NodeReuse::parse(reuse).is_some(), "{reuse}");
-    api.writes.push((Instant::now(), decode(text).unwrap()));
+    api.writes.push(decode(text).unwrap());
     api.annotation = Some(text.to_owned());
     node(&api)
 }
