@@ -125,8 +125,8 @@ mod tests {
     use http_body_util::BodyExt as _;
     use kube::client::Body;
     use serde_json::Value;
-    use std::time::Instant;
     use tokio::sync::{mpsc, watch};
+    use tokio::time::Instant;
 
     const APART: Duration = Duration::from_millis(30);
 
@@ -160,7 +160,7 @@ mod tests {
         (Client::new(service, "default"), asks)
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn news_become_events_on_the_pod_and_not_more_than_one_at_a_time() {
         let (client, mut asks) = server(Vec::new());
         let (tell, news) = watch::channel(None);
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(errors.get(), 0);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn what_the_api_server_does_not_take_is_tried_again_with_the_latest() {
         let (client, mut asks) = server(vec![500, 403]);
         let (tell, news) = watch::channel(None);

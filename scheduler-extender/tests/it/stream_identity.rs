@@ -1,8 +1,6 @@
 //! Streams over TLS: the node of a client certificate, and changed certificates.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fpga_net::http::Refusal;
-use fpga_test_kit::{Authority, Identity};
 use fpga_net::tls::{HTTP_2, ServerFiles, ServerTls};
 use fpga_net::token_file::TokenFile;
 use fpga_node_stream::access::Access;
@@ -13,14 +11,12 @@ use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::Shown;
 use fpga_scheduler_extender::stream::IndexReceiver;
+use fpga_test_kit::{Authority, Identity, until_async};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tonic::Code;
-
-const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A replica that knows the nodes n1 and n2 and has a certificate for 127.0.0.1.
 struct Replica {
@@ -77,11 +73,11 @@ impl Replica {
     }
 
     async fn until_metric(&self, line: &str) {
-        let begin = Instant::now();
-        while !self.metrics().lines().any(|shown| shown == line) {
-            assert!(begin.elapsed() < DEADLINE, "no {line:?} in\n{}", self.metrics());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until_async(line, async || {
+            let text = self.metrics();
+            if text.lines().any(|shown| shown == line) { Ok(()) } else { Err(text) }
+        })
+        .await;
     }
 }
 

@@ -1,9 +1,4 @@
 //! The streams' port over a real connection, with well-behaved collectors and others.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "the helpers of these tests fail by panicking, as the tests do"
-)]
 
 use fpga_net::token_file::TokenFile;
 use fpga_node_stream::access::Access;
@@ -16,6 +11,7 @@ use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::{Shown, Source};
 use fpga_scheduler_extender::stream::IndexReceiver;
+use fpga_test_kit::{on_paused_clock, until_async};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -159,27 +155,28 @@ async fn an_update_that_wants_no_answer_is_taken_without_one() {
     assert_eq!(verdict(&mut stream, state(1, 1)).await, Verdict::Outdated);
     replica.assert_metric("fpga_extender_states_total{source=\"stream\"} 1");
     replica.assert_metric("fpga_extender_unreadable_states_total 1");
-    // The first update asks for an answer, the second does not, and the third, a second later, asks again.
-    let mut stream = replica.open("n2", "uid-of-n2").await.unwrap();
-    let answered = |answer: Option<Answer>| answer.map(|answer| answer.verdict());
-    let begin = Instant::now();
-    assert_eq!(answered(stream.update(state(1, 1)).await.unwrap()), Some(Verdict::Taken));
-    let second = answered(stream.update(state(1, 2)).await.unwrap());
-    // On a busy machine the second one may be late enough to ask again.
-    assert!(second.is_none() || begin.elapsed() >= ANSWER_EVERY, "{second:?}");
-    tokio::time::sleep(ANSWER_EVERY).await;
-    assert_eq!(answered(stream.update(state(1, 3)).await.unwrap()), Some(Verdict::Taken));
-    assert_eq!(replica.known("n2"), (Source::Stream, Some(3)));
     // When the call ends while no update asks for an answer, a later update fails. Updates in flight may hide the
     // reason; a new call tells it.
     replica.show_nodes_of("another-cluster");
-    let ended = loop {
-        if let Err(error) = stream.tell(state(1, 4)).await {
-            break error;
-        }
-    };
+    let ended = until_async("the end of the call", async || stream.tell(state(1, 4)).await.err()).await;
     assert!(!matches!(ended, StreamError::Timeout), "{ended:?}");
-    assert_eq!(replica.refusal("n2", "uid-of-n2").await, Some(Code::FailedPrecondition));
+    assert_eq!(replica.refusal("n1", "uid-of-n1").await, Some(Code::FailedPrecondition));
+}
+
+#[tokio::test]
+async fn a_collector_asks_for_an_answer_when_the_last_one_is_old() {
+    on_paused_clock(async {
+        let replica = Replica::start().await;
+        let mut stream = replica.open("n2", "uid-of-n2").await.unwrap();
+        let mut answered =
+            async |seq| stream.update(state(1, seq)).await.unwrap().map(|answer: Answer| answer.verdict());
+        assert_eq!(answered(1).await, Some(Verdict::Taken));
+        assert_eq!(answered(2).await, None);
+        tokio::time::advance(ANSWER_EVERY).await;
+        assert_eq!(answered(3).await, Some(Verdict::Taken));
+        assert_eq!(replica.known("n2"), (Source::Stream, Some(3)));
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -283,12 +280,10 @@ async fn a_replica_that_ends_says_so_to_nobody_but_is_found_out() {
     replica.server.abort();
     // The streams' thread may still answer one update before it ends.
     let mut seq = 1;
-    let ended = loop {
+    let ended = until_async("the end of the stream", async || {
         seq += 1;
-        if let Err(error) = stream.send(state(1, seq)).await {
-            break error;
-        }
-        assert!(seq < 100);
-    };
+        stream.send(state(1, seq)).await.err()
+    })
+    .await;
     assert!(!matches!(ended, StreamError::Timeout), "{ended}");
 }

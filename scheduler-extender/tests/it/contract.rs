@@ -1,12 +1,8 @@
 //! Recorded requests of a real kube-scheduler, answered by the whole service without a port.
-//! `fixtures/README.md` describes the recordings.
-#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
+//! `tests/fixtures/README.md` describes the recordings.
 
-#[path = "contract/budget.rs"]
 mod budget;
-#[path = "contract/expected_load.rs"]
 mod expected_load;
-#[path = "contract/many_boards.rs"]
 mod many_boards;
 
 use axum::Router;

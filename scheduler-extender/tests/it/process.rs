@@ -1,113 +1,31 @@
 //! The program without an API server: it starts, is not ready, and ends on signals.
-#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
-use fpga_net::testing;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use crate::extender::{Extender, PROGRAM, assert_refused};
+use fpga_test_kit::{metrics, until};
+use nix::sys::signal::Signal;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 use tempfile::TempDir;
 
-/// Timeout of a test's step: long enough for a slow machine, shorter than the grace period of a shutdown.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-struct Extender {
-    process: Child,
-    address: String,
-    _dir: TempDir,
-}
-
-impl Extender {
-    fn start(args: &[&str]) -> Self {
-        let dir = TempDir::new().unwrap();
-        let (kubeconfig, ready) = (dir.path().join("kubeconfig"), dir.path().join("ready"));
-        std::fs::write(&kubeconfig, testing::kubeconfig("http://127.0.0.1:9")).unwrap();
-        let process = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender"))
-            .args(["--listen", "127.0.0.1:0", "--ready-file"])
-            .arg(&ready)
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .args(args)
-            .env_clear()
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut extender = Self { process, address: String::new(), _dir: dir };
-        extender.address = until(|| read(&ready));
-        extender
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        stream
-    }
-
-    /// The whole response, status and headers included, on a connection of its own.
-    fn ask(&self, head: &str, body: &str) -> String {
-        let mut stream = self.connect();
-        let length = body.len();
-        write!(
-            stream,
-            "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(i32::try_from(self.process.id()).unwrap()), signal).unwrap();
-    }
-
-    fn ended(&mut self) -> ExitStatus {
-        until(|| self.process.try_wait().unwrap())
-    }
-}
-
-impl Drop for Extender {
-    fn drop(&mut self) {
-        // In most tests the process has ended by now.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn read(path: &Path) -> Option<String> {
-    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
-}
-
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < DEADLINE, "it didn't happen in time");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// Waits until the extender takes no new connection.
+fn until_closed(extender: &Extender) {
+    until("an end of the port", || TcpStream::connect(&extender.address).is_err());
 }
 
 #[test]
 fn without_an_api_server_it_lives_and_is_not_ready() {
     let mut extender = Extender::start(&[]);
-    assert!(extender.ask("GET /healthz", "").starts_with("HTTP/1.1 200"));
-    assert!(extender.ask("GET /readyz", "").starts_with("HTTP/1.1 503"));
+    assert_eq!((extender.get("/healthz").status, extender.get("/readyz").status), (200, 503));
     let request =
         r#"{"Pod":{"metadata":{"labels":{"fpga-scheduling.io/fpga-vendor":"intel"}}},"NodeNames":["n"]}"#;
-    assert!(extender.ask("POST /filter", request).starts_with("HTTP/1.1 503"));
-    assert!(extender.ask("POST /fpga/filter", "{").starts_with("HTTP/1.1 400"));
-    until(|| {
-        let metrics = extender.ask("GET /metrics", "");
-        let failed =
-            metrics.lines().find_map(|line| line.strip_prefix("fpga_extender_watch_errors_total "))?;
-        (failed != "0").then_some(())
+    assert_eq!(extender.post("/filter", request).status, 503);
+    assert_eq!(extender.post("/fpga/filter", "{").status, 400);
+    until("a watch that fails", || {
+        metrics::sum(&extender.get("/metrics").text, "fpga_extender_watch_errors_total") > 0.0
     });
-    assert!(extender.process.try_wait().unwrap().is_none(), "an API server that is away doesn't end it");
+    assert!(extender.is_running(), "an API server that is away doesn't end it");
 }
 
 /// Arguments with which SIGTERM closes the ports immediately.
@@ -137,7 +55,7 @@ fn a_request_in_progress_is_finished_before_it_ends() {
     slow.read_exact(&mut going_on).unwrap();
     assert_eq!(&going_on, b"HTTP/1.1 100", "it is waiting for the body");
     extender.signal(Signal::SIGTERM);
-    until(|| TcpStream::connect(&extender.address).is_err().then_some(()));
+    until_closed(&extender);
     slow.write_all(br#"{"Pod":{},"NodeNames":["a","b"]}"#).unwrap();
     let mut answer = String::new();
     slow.read_to_string(&mut answer).unwrap();
@@ -150,9 +68,9 @@ fn after_sigterm_it_is_not_ready_and_answers_until_its_delay_is_over_or_another_
     let mut extender = Extender::start(&["--shutdown-delay", "1h"]);
     let mut kept = extender.connect();
     extender.signal(Signal::SIGTERM);
-    until(|| extender.ask("GET /readyz", "").contains("is about to end").then_some(()));
+    until("readiness to end", || extender.get("/readyz").text.contains("is about to end"));
     let request = r#"{"Pod":{},"NodeNames":["a"]}"#;
-    assert!(extender.ask("POST /filter", request).contains(r#""NodeNames":["a"]"#), "a new connection");
+    assert!(extender.post("/filter", request).text.contains(r#""NodeNames":["a"]"#), "a new connection");
     write!(kept, "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 28\r\n\r\n{request}").unwrap();
     let mut first = [0; 12];
     kept.read_exact(&mut first).unwrap();
@@ -173,8 +91,8 @@ fn a_second_signal_cuts_what_is_in_progress() {
         .unwrap();
     stuck.read_exact(&mut [0; 12]).unwrap();
     extender.signal(Signal::SIGTERM);
-    until(|| TcpStream::connect(&extender.address).is_err().then_some(()));
-    assert!(extender.process.try_wait().unwrap().is_none(), "it waits for the request");
+    until_closed(&extender);
+    assert!(extender.is_running(), "it waits for the request");
     extender.signal(Signal::SIGTERM);
     assert!(extender.ended().success());
 }
@@ -193,9 +111,9 @@ fn a_configuration_that_changes_is_taken_and_a_wrong_one_is_told() {
     replace(&path, "weights: {usage: 7}\nmaxScore: 100\n");
     let extender = Extender::start(&["--config", path.to_str().unwrap(), "--locality-weight", "3"]);
     let until_told = |endpoint: &str, texts: &[&str]| {
-        until(|| {
-            let answer = extender.ask(&format!("GET {endpoint}"), "");
-            texts.iter().all(|text| answer.contains(text)).then_some(())
+        until(format!("{texts:?}"), || {
+            let answer = extender.get(endpoint).text;
+            if texts.iter().all(|text| answer.contains(text)) { Ok(()) } else { Err(answer) }
         });
     };
     until_told(
@@ -218,25 +136,18 @@ fn a_configuration_that_changes_is_taken_and_a_wrong_one_is_told() {
 
 #[test]
 fn what_is_wrong_with_its_arguments_is_said_at_once() {
-    let run = |args: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender"))
-            .args(args)
-            .env_clear()
-            .output()
-            .unwrap();
-        assert!(!output.status.success());
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert!(run(&["--kubeconfig", "/nonexistent"]).contains("--kubeconfig /nonexistent can't be read"));
-    assert!(run(&["--usage-weight", "-1"]).contains("-1 is not a weight"));
-    assert!(run(&["--weights", "x"]).contains("`1-2-2`"));
     let dir = TempDir::new().unwrap();
+    let refused = |args: &[&str], hint: &str| assert_refused(Command::new(PROGRAM).env_clear(), args, hint);
+    refused(&["--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent can't be read");
+    refused(&["--usage-weight", "-1"], "-1 is not a weight");
+    refused(&["--weights", "x"], "`1-2-2`");
     let path = dir.path().join("extender.yaml");
-    assert!(run(&["--config", path.to_str().unwrap()]).contains("can't read --config"));
+    let config = ["--config", path.to_str().unwrap()];
+    refused(&config, "can't read --config");
     std::fs::write(&path, "weights:\n  usage: -2\n").unwrap();
-    let error = run(&["--config", path.to_str().unwrap()]);
-    assert!(error.contains("extender.yaml:2:10: ") && error.contains("-2 is not a weight"), "{error}");
-    let help = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender")).arg("--help").output().unwrap();
+    refused(&config, "extender.yaml:2:10: ");
+    refused(&config, "-2 is not a weight");
+    let help = Command::new(PROGRAM).arg("--help").output().unwrap();
     assert!(String::from_utf8(help.stdout).unwrap().contains("Which setting wins:"));
 }
 
@@ -246,12 +157,12 @@ fn a_request_that_is_given_up_is_counted_for_its_client_tells_nobody() {
     let mut impatient = extender.connect();
     impatient.write_all(b"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: 32\r\n\r\n{").unwrap();
     impatient.shutdown(std::net::Shutdown::Both).unwrap();
-    until(|| {
-        let metrics = extender.ask("GET /metrics", "");
+    until("the count", || {
+        let metrics = extender.get("/metrics").text;
         let counted = |kind| {
             let line = format!("fpga_extender_errors_total{{verb=\"prioritize\",kind=\"{kind}\"}} 1");
             metrics.lines().any(|shown| shown == line)
         };
-        (counted("abandoned") || counted("interrupted")).then_some(())
+        counted("abandoned") || counted("interrupted")
     });
 }

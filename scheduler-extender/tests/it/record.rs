@@ -1,5 +1,4 @@
 //! Decisions of the service are recorded, and a replay of the file alone has the same results.
-#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::expected_load::PlacedPod;
