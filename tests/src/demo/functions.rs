@@ -76,7 +76,7 @@ impl Functions {
     async fn try_out(&self, stage: &Stage, function: Function) -> Result<()> {
         let case = Case::new(function, 64, 1)?;
         let what = format!("{function} to be ready");
-        wait::until(&what, DEPLOY, async || {
+        wait::until_within(&what, DEPLOY, async || {
             stage.check_running()?;
             let Some(url) = self.endpoints.next(function).and_then(|_| self.endpoints.url(function)) else {
                 return Ok(None);
@@ -90,7 +90,7 @@ impl Functions {
             case.invoke_at(stage.http(), &url).await?;
         }
         let quoted = format!("\"{function}\"");
-        wait::until(&format!("the extender to know of {function}"), DEPLOY, async || {
+        wait::until_within(&format!("the extender to know of {function}"), DEPLOY, async || {
             Ok(stage.known_nodes().await?.to_string().contains(&quoted).then_some(()))
         })
         .await

@@ -77,7 +77,7 @@ impl AnyCluster {
     pub async fn a_pod_gets_a_board_by_one_line_and_computes(&self) -> Result<()> {
         let pods = self.namespace("one-line").await?;
         pods.create(&PostParams::default(), &self.sobel("sobel").pod()?).await?;
-        wait::until("the pod to be ready", READY, async || {
+        wait::until_within("the pod to be ready", READY, async || {
             let pod = pods.get("sobel").await?;
             ensure!(is_ready(&pod), "{:?}", pod.status);
             Ok(Some(()))
@@ -91,7 +91,7 @@ impl AnyCluster {
         ensure!(answer.status().is_success(), "the function answers {}", answer.status());
         let output = http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes();
         case.function.compare(&case.expected, &output).context("the output is wrong")?;
-        wait::until("the pod's annotation to name its board", READY, async || {
+        wait::until_within("the pod's annotation to name its board", READY, async || {
             let annotations = pods.get("sobel").await?.metadata.annotations.unwrap_or_default();
             Ok(annotations.get("fpga-scheduling.io/boards").filter(|boards| !boards.is_empty()).map(drop))
         })
@@ -122,7 +122,7 @@ impl AnyCluster {
         let pods = self.namespace("suits-none").await?;
         let pod = self.sobel("waits").label("fpga-scheduling.io/fpga-vendor", "nobody-makes-it");
         pods.create(&PostParams::default(), &pod.pod()?).await?;
-        wait::until("the pod to wait with a reason", READY, async || {
+        wait::until_within("the pod to wait with a reason", READY, async || {
             let conditions = pods.get("waits").await?.status.and_then(|status| status.conditions);
             let messages = conditions.into_iter().flatten().filter_map(|condition| condition.message);
             let messages: Vec<String> = messages.collect();
@@ -149,7 +149,7 @@ impl AnyCluster {
     async fn delete_namespace(&self, of: &str) -> Result<()> {
         let (namespaces, name): (Api<Namespace>, _) = (Api::all(self.client.clone()), namespace_name(of));
         namespaces.delete(&name, &DeleteParams::default()).await?;
-        wait::until(&format!("the namespace {name} to be gone"), GONE, async || {
+        wait::until_within(&format!("the namespace {name} to be gone"), GONE, async || {
             Ok(namespaces.get_opt(&name).await?.is_none().then_some(()))
         })
         .await

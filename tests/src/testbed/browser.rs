@@ -54,14 +54,14 @@ impl Browser {
             .arg(format!("--user-data-dir={}", profile.display()))
             .arg("about:blank");
         let process = Process::start(&spec)?;
-        let port = wait::until("Chromium's port", START, async || {
+        let port = wait::until_within("Chromium's port", START, async || {
             process.check_running()?;
             let text = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap_or_default();
             Ok(text.split_once('\n').map(|(port, _)| port.to_owned()))
         })
         .await?;
         let http = HttpClient::new(Duration::from_secs(10));
-        let address = wait::until("Chromium's page", START, async || {
+        let address = wait::until_within("Chromium's page", START, async || {
             let targets = http.get(&format!("http://127.0.0.1:{port}/json")).await?.json()?;
             let mut pages = targets.as_array().into_iter().flatten();
             let page = pages.find(|target| target["type"] == "page");

@@ -10,6 +10,7 @@ mod runtime;
 pub use board::{Board, BoardSpec, CollectorChoice, Disk};
 pub use runtime::Runtime;
 
+use fpga_test_kit::patience;
 use super::control_plane::{ControlPlane, SchedulerConfig};
 use super::http_client::HttpClient;
 use super::manifests::NAMESPACE;
@@ -19,8 +20,6 @@ use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest time that a program may take to start.
-const START: Duration = Duration::from_secs(60);
 /// Longest time that a program may take to end before it is killed.
 const STOP: Duration = Duration::from_secs(30);
 
@@ -76,7 +75,7 @@ impl Cluster {
         let names: Vec<&str> = spec.boards.iter().map(|board| board.name.as_str()).collect();
         let plane = ControlPlane::start(&names).await?;
         rbac::grant(&plane).await?;
-        let http = HttpClient::new(START);
+        let http = HttpClient::new(patience());
         let mut cluster = Self { spec, boards: Vec::new(), extender: None, plane, http };
         for (index, board) in cluster.spec.boards.clone().into_iter().enumerate() {
             let index = u8::try_from(index).context("too many nodes")?;
@@ -86,7 +85,7 @@ impl Cluster {
         let config = cluster.scheduler_config()?;
         cluster.plane.start_scheduler(&config).await?;
         for board in &cluster.boards {
-            board.node.wait_ready(START).await?;
+            board.node.wait_ready(patience()).await?;
             cluster.wait_until_known(board).await?;
         }
         Ok(cluster)
@@ -99,7 +98,7 @@ impl Cluster {
             return Ok(());
         }
         let url = self.extender_url("/nodes");
-        wait::until(&format!("the extender to know the board of {}", spec.name), START, async || {
+        wait::until(&format!("the extender to know the board of {}", spec.name), async || {
             let known = self.http.get(&url).await?.json()?;
             let mut nodes = known.as_array().into_iter().flatten();
             let node = nodes.find(|node| node["name"] == spec.name.as_str());

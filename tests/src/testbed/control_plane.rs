@@ -5,9 +5,12 @@
 
 mod programs;
 mod scheduler;
+mod seed;
+mod shared;
 mod signing_key;
 
 pub use scheduler::SchedulerConfig;
+pub use shared::run_beside;
 
 use super::identity::{Credential, Identity};
 use super::network::Network;
@@ -24,8 +27,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest time that a program may take to start; a loaded machine needs some seconds.
-const START: Duration = Duration::from_secs(60);
 /// Longest time that a program may take to end before it is killed.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -34,14 +35,31 @@ pub struct ControlPlane {
     // Fields are dropped in this order: an API server whose etcd is gone doesn't end.
     scheduler: Option<Process>,
     controller_manager: Option<Process>,
-    api_server: Process,
-    etcd: Process,
+    /// `None` where another process has started it: [`ControlPlane::shared`].
+    api_server: Option<ApiServer>,
     kubeconfigs: BTreeMap<Identity, PathBuf>,
     programs: programs::Programs,
     network: Network,
     run_dir: RunDir,
     client: Client,
 }
+
+struct ApiServer {
+    process: Process,
+    etcd: Process,
+}
+
+/// The identities beside those of nodes.
+const IDENTITIES: [Identity; 8] = [
+    Identity::Admin,
+    Identity::Scheduler,
+    Identity::ControllerManager,
+    Identity::Extender,
+    Identity::Collector,
+    Identity::NodePlugin,
+    Identity::Router,
+    Identity::Registry,
+];
 
 /// The parts of a control plane that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,35 +94,26 @@ impl ControlPlane {
         let programs = programs::Programs::find()?;
         let network = Network::claim()?;
         let run_dir = RunDir::new()?;
-        let identities = [
-            Identity::Admin,
-            Identity::Scheduler,
-            Identity::ControllerManager,
-            Identity::Extender,
-            Identity::Collector,
-            Identity::NodePlugin,
-            Identity::Router,
-            Identity::Registry,
-        ];
-        let credentials = identities
+        let credentials = IDENTITIES
             .into_iter()
             .chain(nodes.iter().map(|name| Identity::Node((*name).into())))
             .map(Credential::new)
             .collect::<Result<Vec<_>>>()?;
 
+        programs.seed().copy_to(&run_dir)?;
         let etcd = programs.start_etcd(&network, &run_dir)?;
         let api_server = programs.start_api_server(&network, &run_dir, &credentials, extent)?;
         let server = programs::api_server_url(&network);
         let certificate = programs::api_server_certificate(&run_dir);
         let mut kubeconfigs = BTreeMap::new();
         for credential in &credentials {
-            let path = run_dir.path().join(format!("{}.kubeconfig", credential.identity.file_name()));
+            let path = kubeconfig_in(run_dir.path(), &credential.identity);
             std::fs::write(&path, credential.kubeconfig(&server, &certificate))
                 .context("can't write a kubeconfig")?;
             kubeconfigs.insert(credential.identity.clone(), path);
         }
         let admin = kubeconfigs.get(&Identity::Admin).context("there is no admin")?;
-        let client = wait::until("kube-apiserver to answer", START, async || {
+        let client = wait::until("kube-apiserver to answer", async || {
             etcd.check_running()?;
             api_server.check_running()?;
             let client = client_from(admin).await?;
@@ -123,7 +132,7 @@ impl ControlPlane {
             }
             Extent::ObjectsOnly => {
                 let namespaces: Api<Namespace> = Api::all(client.clone());
-                wait::until("the default namespace", START, async || {
+                wait::until("the default namespace", async || {
                     api_server.check_running()?;
                     Ok(namespaces.get_opt("default").await?)
                 })
@@ -134,8 +143,7 @@ impl ControlPlane {
         Ok(Self {
             scheduler: None,
             controller_manager,
-            api_server,
-            etcd,
+            api_server: Some(ApiServer { process: api_server, etcd }),
             kubeconfigs,
             programs,
             network,
@@ -153,7 +161,7 @@ impl ControlPlane {
         let kubeconfig = self.kubeconfig(&Identity::Scheduler)?.to_owned();
         let process = self.programs.start_scheduler(&self.network, &self.run_dir, &kubeconfig, config)?;
         let address = (self.network.control_plane(), programs::SCHEDULER_PORT);
-        wait::until("kube-scheduler to listen", START, async || {
+        wait::until("kube-scheduler to listen", async || {
             process.check_running()?;
             Ok(tokio::net::TcpStream::connect(address).await.ok())
         })
@@ -177,12 +185,18 @@ impl ControlPlane {
 
     /// Stops the API server, so that it answers nobody and connections stay open, as where it is out of reach.
     pub fn stop_answering(&self) {
-        self.api_server.signal(Signal::SIGSTOP);
+        self.signal_api_server(Signal::SIGSTOP);
     }
 
     /// Lets the API server go on after [`Self::stop_answering`].
     pub fn answer_again(&self) {
-        self.api_server.signal(Signal::SIGCONT);
+        self.signal_api_server(Signal::SIGCONT);
+    }
+
+    fn signal_api_server(&self, signal: Signal) {
+        if let Some(server) = &self.api_server {
+            server.process.signal(signal);
+        }
     }
 
     /// A client with all rights.
@@ -210,7 +224,7 @@ impl ControlPlane {
         })?)
     }
 
-    /// The loopback network of this test bed.
+    /// The loopback network of this test bed. The API server has an address in it unless the control plane is shared.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
@@ -245,8 +259,8 @@ impl ControlPlane {
     /// # Errors
     /// A program has ended.
     pub fn check_running(&self) -> Result<()> {
-        [&self.etcd, &self.api_server]
-            .into_iter()
+        let server = self.api_server.iter().flat_map(|server| [&server.etcd, &server.process]);
+        server
             .chain(&self.controller_manager)
             .chain(&self.scheduler)
             .try_for_each(Process::check_running)
@@ -258,18 +272,25 @@ impl ControlPlane {
         if let Some(manager) = &self.controller_manager {
             manager.stop(STOP).await;
         }
-        self.api_server.stop(STOP).await;
-        self.etcd.stop(STOP).await;
+        if let Some(server) = &self.api_server {
+            server.process.stop(STOP).await;
+            server.etcd.stop(STOP).await;
+        }
     }
 }
 
 async fn wait_for_accounts(client: &Client, controller_manager: &Process) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
-    wait::until("kube-controller-manager to make the default service account", START, async || {
+    wait::until("kube-controller-manager to make the default service account", async || {
         controller_manager.check_running()?;
         Ok(accounts.get_opt("default").await?.map(drop))
     })
     .await
+}
+
+/// The path of an identity's kubeconfig in the folder of a control plane.
+fn kubeconfig_in(run_dir: &Path, identity: &Identity) -> PathBuf {
+    run_dir.join(format!("{}.kubeconfig", identity.file_name()))
 }
 
 async fn client_from(kubeconfig: &Path) -> Result<Client> {

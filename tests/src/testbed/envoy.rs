@@ -8,13 +8,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Header of the answer: address and port of the replica that served the request.
 pub const SERVED_BY: &str = "x-served-by";
 
-/// Longest time that Envoy may take to start.
-const START: Duration = Duration::from_secs(60);
 /// More connections and requests than a test has at a time.
 const NO_LIMIT: u32 = 1 << 20;
 
@@ -132,7 +129,7 @@ pub async fn start(bootstrap: &Value, listen: SocketAddr, run_dir: &RunDir) -> R
         .args(["--concurrency", "1", "--log-level", "warning", "--disable-hot-restart", "--config-path"])
         .arg(config);
     let process = Process::start(&spec)?;
-    wait::until("Envoy to listen", START, async || {
+    wait::until("Envoy to listen", async || {
         process.check_running()?;
         Ok(tokio::net::TcpStream::connect(listen).await.ok().map(drop))
     })

@@ -1,17 +1,15 @@
 //! An extender that kube-scheduler of the test bed's control plane asks.
 
+use fpga_test_kit::patience;
 use super::control_plane::ControlPlane;
 use super::http_client::HttpClient;
 use super::identity::Identity;
 use super::process::{Process, ProcessSpec};
 use super::programs;
 use anyhow::Result;
-use std::time::Duration;
 
 /// Port of the extender.
 const PORT: u16 = 9461;
-/// Longest time that the extender may take to start.
-const START: Duration = Duration::from_secs(60);
 
 /// The URL of a path on the extender of this control plane.
 #[must_use]
@@ -34,6 +32,6 @@ pub async fn start(plane: &ControlPlane, http: &HttpClient, args: &[&str]) -> Re
         .args(["--shutdown-delay", "0s"])
         .args(args);
     let process = Process::start(&spec)?;
-    process.wait_ready(http, &url(plane, "/readyz"), START).await?;
+    process.wait_ready(http, &url(plane, "/readyz"), patience()).await?;
     Ok(process)
 }

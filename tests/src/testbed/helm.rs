@@ -22,8 +22,16 @@ pub fn helm() -> Result<PathBuf> {
 /// # Errors
 /// Helm was not built, or does not render it.
 pub fn template(file: &str, settings: &[&str]) -> Result<String> {
+    template_of(NAMESPACE, file, settings)
+}
+
+/// A template of the chart for a release that has the name of its namespace, rendered with these settings (`KEY=VALUE`).
+///
+/// # Errors
+/// Helm was not built, or does not render it.
+pub fn template_of(release: &str, file: &str, settings: &[&str]) -> Result<String> {
     let output = std::process::Command::new(helm()?)
-        .args(["template", "kube-fpga", "manifests/chart", "--namespace", NAMESPACE, "--show-only", file])
+        .args(["template", release, "manifests/chart", "--namespace", release, "--show-only", file])
         .args(settings.iter().flat_map(|setting| ["--set", setting]))
         .current_dir(repository())
         .output()

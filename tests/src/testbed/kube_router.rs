@@ -14,8 +14,6 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest time from the start to the first rules.
-const START: Duration = Duration::from_secs(60);
 /// Longest time that a connection may take that nobody keeps out.
 const CONNECT: Duration = Duration::from_secs(5);
 /// The interface of the default route in a network of a test's own.
@@ -48,7 +46,7 @@ impl KubeRouter {
             .arg("--kubeconfig")
             .arg(plane.kubeconfig(&Identity::Admin)?);
         let process = Process::start(&spec)?;
-        wait::until("kube-router's first rules", START, async || {
+        wait::until("kube-router's first rules", async || {
             process.check_running()?;
             let rules = tokio::process::Command::new("iptables-save").output().await?;
             Ok(String::from_utf8_lossy(&rules.stdout).contains(CHAIN).then_some(()))

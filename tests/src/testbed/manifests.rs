@@ -127,11 +127,11 @@ pub async fn create_pod_in(
 /// # Errors
 /// The API server refuses the pod or its address.
 pub async fn create_unreachable_extender(plane: &ControlPlane) -> Result<()> {
-    let (pod, service) = ("extender-1", "fpga-scheduler-extender");
-    create_pod(plane.client(), pod, service, None).await?;
+    let (pod, service) = (plane.unique("extender"), "fpga-scheduler-extender");
+    create_pod(plane.client(), &pod, service, None).await?;
     let slice = json!({
         "addressType": "IPv4",
-        "metadata": {"name": "by-hand", "labels": {"kubernetes.io/service-name": service}},
+        "metadata": {"name": pod, "labels": {"kubernetes.io/service-name": service}},
         "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true},
                        "targetRef": {"kind": "Pod", "name": pod, "namespace": NAMESPACE}}],
         "ports": [{"name": "http", "port": 9461}],
@@ -151,9 +151,10 @@ pub async fn grant_plugins_rights(plane: &ControlPlane, namespace: &str, account
     let rights = rights.to_str().context("the repository's path is not UTF-8")?;
     kubectl(plane, &["apply", "-f", rights]).await?;
     let account = format!("--serviceaccount={namespace}:{account}");
-    let binding = ["create", "clusterrolebinding", "kubectl-fpga", "--clusterrole=kubectl-fpga", &account];
+    let name = plane.unique("kubectl-fpga");
+    let binding = ["create", "clusterrolebinding", &name, "--clusterrole=kubectl-fpga", &account];
     kubectl(plane, &binding).await?;
-    let binding = ["create", "rolebinding", "kubectl-fpga", "--role=kubectl-fpga", &account, "-n", NAMESPACE];
+    let binding = ["create", "rolebinding", &name, "--role=kubectl-fpga", &account, "-n", NAMESPACE];
     kubectl(plane, &binding).await?;
     Ok(())
 }

@@ -96,7 +96,7 @@ impl Node {
     /// The node does not become ready in time.
     pub async fn wait_ready(&self, time: Duration) -> Result<()> {
         let nodes: Api<KubeNode> = Api::all(self.shared.client.clone());
-        super::wait::until(&format!("the node {} to be ready", self.name()), time, async || {
+        super::wait::until_within(&format!("the node {} to be ready", self.name()), time, async || {
             let node = nodes.get(self.name()).await?;
             let tainted = node.spec.and_then(|spec| spec.taints).is_some_and(|taints| !taints.is_empty());
             Ok((!tainted).then_some(()))

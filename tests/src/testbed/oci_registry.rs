@@ -9,10 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Longest time that the registry may take to start.
-const START: Duration = Duration::from_secs(60);
 /// Port of the registry.
 const PORT: u16 = 5000;
 
@@ -68,7 +65,7 @@ impl OciRegistry {
         ensure!(program.exists(), "{} is missing. Run `make registry` (once)", program.display());
         let spec = ProcessSpec::new("registry", program, self.log()).arg("serve").arg(path);
         let process = Process::start(&spec)?;
-        wait::until("the registry to listen", START, async || {
+        wait::until("the registry to listen", async || {
             process.check_running()?;
             Ok(TcpStream::connect(self.address()).is_ok().then_some(()))
         })

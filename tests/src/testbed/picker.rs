@@ -1,5 +1,6 @@
 //! The endpoint picker of a test bed's control plane, as a child process.
 
+use fpga_test_kit::patience;
 use super::http_client::{Answer, HttpClient};
 use super::process::{Process, ProcessSpec};
 use super::programs;
@@ -7,14 +8,11 @@ use super::run_dir::RunDir;
 use anyhow::{Context as _, Result};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
 
 /// Port of gateways.
 const PORT: u16 = 9470;
 /// Port of people and their tools.
 pub const READ_PORT: u16 = 9471;
-/// Longest time that the picker may take to start.
-const START: Duration = Duration::from_secs(60);
 
 /// A running picker that knows all functions.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ impl Picker {
             .args(["--shutdown-delay", "0s", "--drain-timeout", "1s"])
             .args(args);
         let picker = Self { process: Process::start(&spec)?, ip };
-        picker.process.wait_ready(http, &picker.url("/readyz"), START).await?;
+        picker.process.wait_ready(http, &picker.url("/readyz"), patience()).await?;
         Ok(picker)
     }
 

@@ -1,5 +1,6 @@
 //! A pool of lent slots without a cluster: the broker, device managers that lend, and the client program.
 
+use fpga_test_kit::patience;
 use super::cluster::Runtime;
 use super::http_client::{Answer, HttpClient};
 use super::network::Network;
@@ -18,10 +19,8 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 use tokio::process::Command;
 
-const START: Duration = Duration::from_secs(60);
 /// Ports of the broker's gRPC and metrics, and of the managers' sessions and metrics.
 const BROKER: u16 = 9480;
 const METRICS: u16 = 9481;
@@ -154,7 +153,7 @@ impl PoolBed {
             .args(&self.broker_flags);
         let broker = Process::start(&spec)?;
         let ready = format!("http://{}/readyz", self.at(METRICS));
-        broker.wait_ready(&HttpClient::new(START), &ready, START).await?;
+        broker.wait_ready(&HttpClient::new(patience()), &ready, patience()).await?;
         self.broker = Some(broker);
         Ok(())
     }
@@ -327,7 +326,7 @@ impl PoolBed {
     /// # Errors
     /// The broker does not answer.
     pub async fn metric(&self, name: &str) -> Result<f64> {
-        let answer = HttpClient::new(START).get(&self.metrics_url()).await?;
+        let answer = HttpClient::new(patience()).get(&self.metrics_url()).await?;
         Ok(answer.metric(name))
     }
 
@@ -353,7 +352,7 @@ impl PoolBed {
     }
 
     async fn sum_over_managers(&self, of: impl Fn(&Answer) -> f64) -> Result<f64> {
-        let (http, mut sum) = (HttpClient::new(START), 0.0);
+        let (http, mut sum) = (HttpClient::new(patience()), 0.0);
         for index in 0..u8::try_from(self.managers.len())? {
             sum += of(&http.get(&self.manager_metrics_url(index)).await?);
         }
@@ -443,7 +442,7 @@ impl PoolBed {
 impl Manager {
     async fn start(spec: ProcessSpec, ready: PathBuf) -> Result<Self> {
         let process = Process::start(&spec)?;
-        wait::until(&format!("{} to listen", spec.name), START, async || {
+        wait::until(&format!("{} to listen", spec.name), async || {
             process.check_running()?;
             Ok(ready.exists().then_some(()))
         })

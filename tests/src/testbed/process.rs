@@ -191,7 +191,7 @@ impl Process {
     /// # Errors
     /// The process has ended, or `time` is over.
     pub async fn wait_ready(&self, http: &HttpClient, url: &str, time: Duration) -> Result<()> {
-        wait::until(&format!("{} to be ready", self.name), time, async || {
+        wait::until_within(&format!("{} to be ready", self.name), time, async || {
             self.check_running()?;
             Ok(http.get(url).await?.status.is_success().then_some(()))
         })

@@ -1,5 +1,6 @@
 //! A real Prometheus that scrapes our programs and evaluates the chart's rules, and promtool. `hack/promtool.sh` brings both.
 
+use fpga_test_kit::patience;
 use super::http_client::HttpClient;
 use super::process::{Process, ProcessSpec};
 use super::programs::repository;
@@ -11,11 +12,8 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 const PORT: u16 = 9090;
-/// Longest time that Prometheus may take to start.
-const START: Duration = Duration::from_secs(60);
 
 /// What Prometheus scrapes.
 #[derive(Debug, Clone)]
@@ -86,7 +84,7 @@ impl Prometheus {
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
             .arg(format!("--web.listen-address={address}"));
         let process = Process::start(&spec)?;
-        process.wait_ready(http, &format!("http://{address}/-/ready"), START).await?;
+        process.wait_ready(http, &format!("http://{address}/-/ready"), patience()).await?;
         Ok(Self { process, address })
     }
 

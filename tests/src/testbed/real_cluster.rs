@@ -188,7 +188,7 @@ impl RealCluster {
         let client = self.plane.client();
         let daemon_sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
-        wait::until("the chart's pods to be ready", ROLL_OUT, async || {
+        wait::until_within("the chart's pods to be ready", ROLL_OUT, async || {
             self.check_running()?;
             let nodes = i32::try_from(self.nodes.len())?;
             let sets = daemon_sets.list(&ListParams::default()).await?.items;

@@ -35,10 +35,7 @@ use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::Api;
 use programs::Programs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Longest time that a program may take to start.
-const START: Duration = Duration::from_secs(60);
 /// Address of containerd, on the node.
 const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 /// The image of the containers that hold pods' namespaces.
@@ -146,7 +143,7 @@ impl RealNode {
                 .arg("--config")
                 .arg(config),
         )?;
-        wait::until("containerd to answer", START, async || {
+        wait::until("containerd to answer", async || {
             process.check_running()?;
             self.ctr(&["version"]).await.map(Some)
         })
@@ -225,7 +222,7 @@ impl RealNode {
     /// The node does not become ready in time; the error has the end of the kubelet's log.
     pub async fn wait_ready(&self) -> Result<()> {
         let nodes: Api<KubeNode> = Api::all(self.client.clone());
-        let ready = wait::until(&format!("the node {} to be ready", self.name()), START, async || {
+        let ready = wait::until(&format!("the node {} to be ready", self.name()), async || {
             self.check_running()?;
             let node = nodes.get(self.name()).await?;
             let tainted = node.spec.and_then(|spec| spec.taints).is_some_and(|taints| !taints.is_empty());

@@ -1,5 +1,6 @@
 //! Replicas of fpga-registry of a test bed's control plane, as child processes with the rights of the chart.
 
+use fpga_test_kit::patience;
 use super::control_plane::ControlPlane;
 use super::http_client::HttpClient;
 use super::identity::Identity;
@@ -11,10 +12,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use serde_json::Value;
-use std::time::Duration;
 
-/// Longest time that a replica may take to start.
-const START: Duration = Duration::from_secs(60);
 
 /// A running replica.
 #[derive(Debug)]
@@ -55,12 +53,12 @@ impl Registry {
             .args(["--lease-duration", "5s", "--status-interval", "200ms", "--moves-interval", "200ms"])
             .args(args);
         let process = Process::start(&spec)?;
-        let address = wait::until("the registry to listen", START, async || {
+        let address = wait::until("the registry to listen", async || {
             process.check_running()?;
             Ok(std::fs::read_to_string(&ready).ok().and_then(|text| text.lines().next().map(str::to_owned)))
         })
         .await?;
-        process.wait_ready(http, &format!("http://{address}/readyz"), START).await?;
+        process.wait_ready(http, &format!("http://{address}/readyz"), patience()).await?;
         Ok(Self { process, address })
     }
 

@@ -13,10 +13,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-/// Longest time until a new namespace has its service account.
-const ACCOUNT: Duration = Duration::from_secs(60);
 
 /// Makes a namespace that enforces Pod Security `restricted`, and returns its pods.
 ///
@@ -28,7 +25,7 @@ pub async fn namespace(client: &Client, name: &str) -> Result<Api<Pod>> {
     }))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    wait::until("the namespace's service account", ACCOUNT, async || {
+    wait::until("the namespace's service account", async || {
         Ok(accounts.get_opt("default").await?.map(drop))
     })
     .await?;

@@ -1,6 +1,7 @@
 //! A function with replicas in this process, behind a real Envoy and a real endpoint picker. API server and etcd are real;
 //! nodes exist as objects only, and the test bed publishes the states of their boards.
 
+use fpga_test_kit::patience;
 use super::control_plane::ControlPlane;
 use super::envoy::{EnvoySpec, Upstream};
 use super::function_service::{self, FunctionEndpoint};
@@ -33,8 +34,6 @@ pub const NODE: &str = "x-node";
 /// Ports of Envoy and of replicas.
 const ENVOY_PORT: u16 = 8081;
 const REPLICA_PORT: u16 = 8080;
-/// Longest time until the picker knows what the test bed tells.
-const KNOWN: Duration = Duration::from_secs(60);
 
 /// The function, and what is before it.
 pub struct RoutedFunction {
@@ -65,7 +64,7 @@ impl RoutedFunction {
     /// A program is missing or does not start.
     pub async fn start(nodes: u8) -> Result<Self> {
         let plane = ControlPlane::start_objects_only().await?;
-        let http = HttpClient::new(KNOWN);
+        let http = HttpClient::new(patience());
         let (mut endpoints, mut replicas) = (Vec::new(), JoinSet::new());
         let objects: Api<Node> = Api::all(plane.client().clone());
         for number in 0..nodes {
@@ -133,7 +132,7 @@ impl RoutedFunction {
             nodes.patch(&node_name(number), &author, &Patch::Apply(node)).await?;
         }
         let boards = f64::from(self.nodes);
-        wait::until("the picker to know all boards", KNOWN, async || {
+        wait::until("the picker to know all boards", async || {
             let known = self.picker.labelled(&self.http, "fpga_picker_boards", "fresh").await?;
             Ok((known >= boards).then_some(()))
         })

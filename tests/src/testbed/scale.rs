@@ -8,6 +8,7 @@ pub mod gate;
 pub mod nodes;
 pub mod pods;
 
+use fpga_test_kit::patience;
 use super::control_plane::{ControlPlane, SchedulerConfig};
 use super::http_client::HttpClient;
 use super::identity::Identity;
@@ -34,8 +35,6 @@ const STREAM_PORT: u16 = 9463;
 const TOKEN: &str = "a-token-for-this-test-bed-only";
 /// Number of concurrent requests to the API server.
 const AT_ONCE: usize = 40;
-/// Longest time that a step may take.
-const LONG: Duration = Duration::from_secs(60);
 /// Interval between writes of a state while pods are waited for. It exceeds the time in which a pod is placed that is
 /// not rejected.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -149,7 +148,7 @@ impl ScaleBed {
             .arg(self.plane.kubeconfig(&Identity::Admin)?)
             .args(args);
         let process = Process::start(&spec)?;
-        process.wait_ready(&self.http, &self.replica_url(replica, "/readyz"), LONG).await?;
+        process.wait_ready(&self.http, &self.replica_url(replica, "/readyz"), patience()).await?;
         self.extenders.insert(replica, process);
         Ok(())
     }
@@ -191,7 +190,7 @@ impl ScaleBed {
         holds: impl Fn(&serde_json::Value) -> bool,
     ) -> Result<()> {
         let url = self.extender_url("/nodes");
-        wait::until(&format!("the extender to know that {node} is {what}"), LONG, async || {
+        wait::until(&format!("the extender to know that {node} is {what}"), async || {
             let known = self.http.get(&url).await?.json()?;
             let mut nodes = known.as_array().into_iter().flatten();
             Ok(nodes.any(|known| known["name"] == node && holds(known)).then_some(()))
@@ -243,7 +242,7 @@ impl ScaleBed {
     pub async fn delete_pods(&self, batch: &str) -> Result<()> {
         let of_batch = ListParams::default().labels(&format!("{BATCH}={batch}"));
         let pods = self.pods();
-        wait::until(&format!("the pods of {batch} to be gone"), LONG, async || {
+        wait::until(&format!("the pods of {batch} to be gone"), async || {
             // No node ends the pods, so they need no grace period.
             pods.delete_collection(&DeleteParams::default().grace_period(0), &of_batch).await?;
             let left = pods.list_metadata(&of_batch.clone().limit(1)).await?;
@@ -282,7 +281,7 @@ impl ScaleBed {
     /// # Errors
     /// The time is over.
     pub async fn why_pending(&self, batch: &str) -> Result<String> {
-        wait::until(&format!("an event about pods of {batch}"), LONG, async || {
+        wait::until(&format!("an event about pods of {batch}"), async || {
             Ok(self.failed_attempts(batch).await?.pop())
         })
         .await
@@ -293,7 +292,7 @@ impl ScaleBed {
     /// # Errors
     /// The time is over.
     pub async fn wait_until_placed(&self, batch: &str, count: usize) -> Result<()> {
-        let placed = bound::watch(&self.pods(), batch, count, LONG).await?;
+        let placed = bound::watch(&self.pods(), batch, count, patience()).await?;
         if placed.len() < count {
             let why = self.failed_attempts(batch).await?;
             bail!("{} of {count} pods of {batch} were placed; kube-scheduler says {why:?}", placed.len());

@@ -1,18 +1,26 @@
-//! Waits for a condition, with a deadline and an error that names the condition. The test bed doesn't rely on fixed
-//! sleeps.
+//! Waits for a condition, with a limit and an error that names the condition. The test bed doesn't rely on fixed sleeps.
 
 use anyhow::{Result, bail};
+use fpga_test_kit::patience;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Pause between two probes.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Calls `probe` until it returns `Some`, or the time is over.
+/// Calls `probe` until it returns `Some`, or [`patience`] is over.
 ///
 /// # Errors
 /// The time is over; an error of `probe` is not final, and the last one is included.
-pub async fn until<T>(
+pub async fn until<T>(what: &str, probe: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    until_within(what, patience(), probe).await
+}
+
+/// Like [`until`], for what lasts longer than a test's patience by its nature.
+///
+/// # Errors
+/// Like [`until`].
+pub async fn until_within<T>(
     what: &str,
     time: Duration,
     mut probe: impl AsyncFnMut() -> Result<Option<T>>,

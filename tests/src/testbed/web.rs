@@ -11,8 +11,6 @@ use std::time::Duration;
 
 /// Name of the process.
 const NAME: &str = "kubectl-fpga-web";
-/// Longest time until the page has an address.
-const START: Duration = Duration::from_secs(60);
 /// Longest time that the program may take to end.
 const STOP: Duration = Duration::from_secs(5);
 
@@ -86,7 +84,7 @@ impl Web {
             }
         }
         let process = Process::start(&spec)?;
-        let url = wait::until("the page's address", START, async || {
+        let url = wait::until("the page's address", async || {
             process.check_running()?;
             let log = std::fs::read_to_string(process.log())?;
             let line =

@@ -3,20 +3,18 @@
 
 use fpga_accelerators::{Accelerator, Interface};
 use fpga_test_kit::Authority;
+use fpga_tests::testbed::bitstreams;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::network::Network;
 use fpga_tests::testbed::oci_registry::OciRegistry;
-use fpga_tests::testbed::programs::{built, repository};
-use fpga_tests::testbed::wait;
+use fpga_tests::testbed::programs::built;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::Duration;
 use tempfile::TempDir;
 
-const LONG: Duration = Duration::from_secs(60);
 /// User `me` with the password `open sesame`, as `htpasswd -B` writes it.
 const HTPASSWD: &str = "me:$2a$05$CI1WKX/3HhHlNOzcWoiQvu78BqKTV9d0DcdiJkeOGPFREt5hftfoG\n";
 
@@ -124,22 +122,14 @@ async fn a_packed_accelerator_goes_through_a_registry_and_becomes_a_bitstream() 
     assert!(site.pack().await.contains("a10gx"));
     let object = site.succeeds(&["push", "sobel.oci", &reference, "--allowed-namespaces=all"]).await;
 
-    let plane = ControlPlane::start(&[]).await.unwrap();
-    let definitions = repository().join("manifests/chart/custom-resources");
-    kubectl(&plane, &["apply", "--server-side", "-f", definitions.to_str().unwrap()]).await.unwrap();
-    let established =
-        ["wait", "--for=condition=Established", "crd/bitstreams.fpga-scheduling.io", "--timeout=60s"];
-    kubectl(&plane, &established).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
+    let namespace = plane.new_namespace("artifacts").await.unwrap();
+    bitstreams::serve(&plane, &namespace).await.unwrap();
     std::fs::write(site.path("sobel.yaml"), &object).unwrap();
-    let apply = ["apply", "--server-side", "--validate=strict", "-f", &site.path("sobel.yaml")];
-    wait::until("the API server to serve Bitstreams", LONG, async || {
-        kubectl(&plane, &apply).await.map(|said| said.contains("serverside-applied").then_some(()))
-    })
-    .await
-    .unwrap();
-    let applied: Value =
-        serde_json::from_str(&kubectl(&plane, &["get", "bits", "sobel", "-o", "json"]).await.unwrap())
-            .unwrap();
+    let apply = ["-n", &namespace, "apply", "--server-side", "--validate=strict", "-f", &site.path("sobel.yaml")];
+    assert!(kubectl(&plane, &apply).await.unwrap().contains("serverside-applied"));
+    let get = ["-n", &namespace, "get", "bits", "sobel", "-o", "json"];
+    let applied: Value = serde_json::from_str(&kubectl(&plane, &get).await.unwrap()).unwrap();
     plane.stop().await;
 
     // What the Bitstream names is what the registry has, under its digest.

@@ -147,7 +147,7 @@ async fn deploy_sobel(cluster: &Cluster, runtime: Runtime) -> Api<Deployment> {
 
 /// Waits until the Deployment has exactly so many replicas, all ready.
 async fn wait_for_replicas(cluster: &Cluster, deployments: &Api<Deployment>, replicas: i32) {
-    let result = wait::until(&format!("{replicas} ready replicas"), LONG, async || {
+    let result = wait::until_within(&format!("{replicas} ready replicas"), LONG, async || {
         cluster.check_running()?;
         let status = deployments.get("sobel").await?.status.unwrap_or_default();
         let all = [status.replicas, status.ready_replicas, status.updated_replicas];
@@ -276,82 +276,8 @@ async fn prometheus_tells(prometheus: &Prometheus, http: &HttpClient, rules: &Va
             let series = prometheus.query(http, &query).await?;
             Ok(matches!(&series[..], [(_, value)] if is_right(*value)).then_some(()))
         };
-        wait::until(&format!("Prometheus to have one series of {query}"), LONG, told).await.unwrap();
+        wait::until_within(&format!("Prometheus to have one series of {query}"), LONG, told).await.unwrap();
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_autoscaler_scales_a_function_out_before_its_requests_wait_long_and_in_when_they_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let runtime = Runtime::from_env().unwrap();
-    let cluster = start_cluster(folder.path(), runtime).await;
-    let (plane, http) = (cluster.plane(), cluster.http().clone());
-    let ip = plane.network().control_plane();
-    serve_external_metrics(plane, folder.path()).await;
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let (listen, certificate, key) = (format!("{ip}:{PORT}"), file("tls.crt"), file("tls.key"));
-    let router = Router::start(
-        plane,
-        &http,
-        &[
-            ["--external-metrics-listen", &listen],
-            ["--external-metrics-tls-cert", &certificate],
-            ["--external-metrics-tls-key", &key],
-            // This picker alone, as all pickers are asked.
-            ["--pickers", &router_read_address(plane)],
-        ]
-        .concat(),
-    )
-    .await
-    .unwrap();
-    let slices = EndpointSlices::keep(plane.client(), "default");
-    let deployments = deploy_sobel(&cluster, runtime).await;
-    slices.create_function("sobel").await.unwrap();
-
-    kubectl(plane, &["wait", "--for=condition=Available", &format!("apiservice/{API}"), "--timeout=120s"])
-        .await
-        .unwrap();
-    let items = async || {
-        let list: Value = serde_json::from_str(&kubectl(plane, &["get", "--raw", IN_FLIGHT]).await?)?;
-        Ok(list["items"].as_array().filter(|items| !items.is_empty()).cloned())
-    };
-    let idle = wait::until("the function to have a metric", LONG, items).await.unwrap();
-    assert_eq!((&idle[0]["value"], &idle[0]["metricLabels"]["function"]), (&json!("0m"), &json!("sobel")));
-    // The API server asks who may ask.
-    let collector = plane.client_of(&Identity::Collector).await.unwrap();
-    let refused = collector.request_text(http::Request::get(IN_FLIGHT).body(Vec::new()).unwrap()).await;
-    assert!(refused.unwrap_err().to_string().contains("forbidden"));
-
-    let rules = objects("templates/rules.yaml", &["monitoring.rules=true"]).remove(0)["spec"].take();
-    let mut targets = vec![Target::new(&router.metrics_url())];
-    targets.extend(cluster.boards.iter().map(|board| Target::new(&board.manager_metrics_url())));
-    let prometheus = Prometheus::start(ip, plane.run_dir(), &http, &targets, &rules).await.unwrap();
-
-    let mut hpa = example("hpa.yaml");
-    hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = json!(0);
-    apply(plane, &hpa).await;
-    let mut load = Load::new(router.url("default", "sobel"));
-    let means = rise(&cluster, &router, &mut load, BeyondGoal::GoesOn).await;
-    if means.iter().any(|mean| *mean > WAIT_GOAL) {
-        let describe = ["describe", "hpa,deployment", "-n", "default"];
-        panic!("{means:?}\n{}", kubectl(plane, &describe).await.unwrap_or_default());
-    }
-    wait_for_replicas(&cluster, &deployments, i32::try_from(BOARDS).unwrap()).await;
-    prometheus_tells(&prometheus, &http, &rules).await;
-    router.check_running().unwrap();
-    drop(load);
-    wait_for_replicas(&cluster, &deployments, 1).await;
-
-    // The same load without the autoscaler: it, and nothing else, holds the goal.
-    kubectl(plane, &["delete", "hpa", "sobel", "-n", "default"]).await.unwrap();
-    let mut load = Load::new(router.url("default", "sobel"));
-    let means = rise(&cluster, &router, &mut load, BeyondGoal::Ends).await;
-    assert!(means.iter().any(|mean| *mean > WAIT_GOAL), "{means:?}");
-    wait_for_replicas(&cluster, &deployments, 1).await;
-    drop(load);
-    prometheus.kill().await;
-    router.stop().await;
-    cluster.stop().await;
 }
 
 /// The picker's port for people.
@@ -388,4 +314,83 @@ async fn helm_refuses_to_serve_external_metrics_where_something_else_does() {
     let (well, text) = template().await;
     assert!(!well && text.contains("is served by keda/keda-operator-metrics-apiserver already"), "{text}");
     plane.stop().await;
+}
+
+mod timing {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "measures the machine: make test-timing"]
+    async fn the_autoscaler_scales_a_function_out_before_its_requests_wait_long_and_in_when_they_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = Runtime::from_env().unwrap();
+        let cluster = start_cluster(folder.path(), runtime).await;
+        let (plane, http) = (cluster.plane(), cluster.http().clone());
+        let ip = plane.network().control_plane();
+        serve_external_metrics(plane, folder.path()).await;
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let (listen, certificate, key) = (format!("{ip}:{PORT}"), file("tls.crt"), file("tls.key"));
+        let router = Router::start(
+            plane,
+            &http,
+            &[
+                ["--external-metrics-listen", &listen],
+                ["--external-metrics-tls-cert", &certificate],
+                ["--external-metrics-tls-key", &key],
+                // This picker alone, as all pickers are asked.
+                ["--pickers", &router_read_address(plane)],
+            ]
+            .concat(),
+        )
+        .await
+        .unwrap();
+        let slices = EndpointSlices::keep(plane.client(), "default");
+        let deployments = deploy_sobel(&cluster, runtime).await;
+        slices.create_function("sobel").await.unwrap();
+
+        kubectl(plane, &["wait", "--for=condition=Available", &format!("apiservice/{API}"), "--timeout=120s"])
+            .await
+            .unwrap();
+        let items = async || {
+            let list: Value = serde_json::from_str(&kubectl(plane, &["get", "--raw", IN_FLIGHT]).await?)?;
+            Ok(list["items"].as_array().filter(|items| !items.is_empty()).cloned())
+        };
+        let idle = wait::until_within("the function to have a metric", LONG, items).await.unwrap();
+        assert_eq!((&idle[0]["value"], &idle[0]["metricLabels"]["function"]), (&json!("0m"), &json!("sobel")));
+        // The API server asks who may ask.
+        let collector = plane.client_of(&Identity::Collector).await.unwrap();
+        let refused = collector.request_text(http::Request::get(IN_FLIGHT).body(Vec::new()).unwrap()).await;
+        assert!(refused.unwrap_err().to_string().contains("forbidden"));
+
+        let rules = objects("templates/rules.yaml", &["monitoring.rules=true"]).remove(0)["spec"].take();
+        let mut targets = vec![Target::new(&router.metrics_url())];
+        targets.extend(cluster.boards.iter().map(|board| Target::new(&board.manager_metrics_url())));
+        let prometheus = Prometheus::start(ip, plane.run_dir(), &http, &targets, &rules).await.unwrap();
+
+        let mut hpa = example("hpa.yaml");
+        hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = json!(0);
+        apply(plane, &hpa).await;
+        let mut load = Load::new(router.url("default", "sobel"));
+        let means = rise(&cluster, &router, &mut load, BeyondGoal::GoesOn).await;
+        if means.iter().any(|mean| *mean > WAIT_GOAL) {
+            let describe = ["describe", "hpa,deployment", "-n", "default"];
+            panic!("{means:?}\n{}", kubectl(plane, &describe).await.unwrap_or_default());
+        }
+        wait_for_replicas(&cluster, &deployments, i32::try_from(BOARDS).unwrap()).await;
+        prometheus_tells(&prometheus, &http, &rules).await;
+        router.check_running().unwrap();
+        drop(load);
+        wait_for_replicas(&cluster, &deployments, 1).await;
+
+        // The same load without the autoscaler: it, and nothing else, holds the goal.
+        kubectl(plane, &["delete", "hpa", "sobel", "-n", "default"]).await.unwrap();
+        let mut load = Load::new(router.url("default", "sobel"));
+        let means = rise(&cluster, &router, &mut load, BeyondGoal::Ends).await;
+        assert!(means.iter().any(|mean| *mean > WAIT_GOAL), "{means:?}");
+        wait_for_replicas(&cluster, &deployments, 1).await;
+        drop(load);
+        prometheus.kill().await;
+        router.stop().await;
+        cluster.stop().await;
+    }
 }

@@ -1,5 +1,6 @@
 //! The node's store of bitstreams with a real registry, which dies in the middle of a download and comes back.
 
+use fpga_test_kit::patience;
 use fpga_artifacts::{
     Artifact, Credentials, Hosts, Packed, PlainHttp, Reference, Registry, RegistryOptions, Variant, of_bytes,
     of_file,
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 24 << 20;
 /// User `me` with the password `open sesame`, as `htpasswd -B` writes it.
 const HTPASSWD: &str = "me:$2a$05$CI1WKX/3HhHlNOzcWoiQvu78BqKTV9d0DcdiJkeOGPFREt5hftfoG\n";
@@ -58,7 +58,7 @@ impl Site {
             ca: None,
             credentials,
             hosts: Hosts::Any,
-            timeout: LONG,
+            timeout: patience(),
         };
         let client = Registry::new(&registry.address(), options).unwrap();
         let manifest = &packed.manifest;
@@ -112,7 +112,7 @@ async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_ki
             tokio::spawn(async move { store.get(&wanted, nothing).await })
         })
         .collect();
-    wait::until("a part of the bitstream to come", LONG, async || {
+    wait::until("a part of the bitstream to come", async || {
         Ok(store.come(&wanted).is_some_and(|come| come > BYTES as u64 / 4).then_some(()))
     })
     .await
@@ -128,7 +128,7 @@ async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_ki
     assert_eq!((figures.downloads, figures.failures), (1, 0));
     assert_eq!(figures.fetched_bytes, BYTES as u64, "no byte came twice");
     // The registry writes a line when it has served a request.
-    wait::until("the registry to have been asked for the rest only", LONG, async || {
+    wait::until("the registry to have been asked for the rest only", async || {
         Ok((site.registry.requests("\" 206 ") > 0).then_some(()))
     })
     .await
@@ -145,7 +145,7 @@ async fn a_registry_that_stays_away_is_told_and_the_next_caller_goes_on_where_it
         let (store, wanted) = (Arc::clone(&store), wanted.clone());
         tokio::spawn(async move { store.get(&wanted, nothing).await })
     };
-    wait::until("a part of the bitstream to come", LONG, async || {
+    wait::until("a part of the bitstream to come", async || {
         Ok(store.come(&wanted).is_some_and(|come| come > BYTES as u64 / 4).then_some(()))
     })
     .await

@@ -53,8 +53,9 @@ async fn create(bitstreams: &Api<DynamicObject>, object: &Value) -> kube::Result
 
 #[tokio::test]
 async fn what_is_wrong_in_any_field_is_refused_with_what_to_write() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
-    let bitstreams = bitstreams::serve(&plane).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
+    let namespace = plane.new_namespace("bitstreams").await.unwrap();
+    let bitstreams = bitstreams::serve(&plane, &namespace).await.unwrap();
     let (long, selector) = ("x".repeat(64), json!({ "matchLabels": { "team": "vision" } }));
     let two_places = json!({ "oci": variant("a")["source"]["oci"], "https": "https://files.example/a" });
     let by_tag = json!({ "oci": "registry.example/team/sobel:latest" });
@@ -197,8 +198,9 @@ async fn what_is_wrong_in_any_field_is_refused_with_what_to_write() {
 
 #[tokio::test]
 async fn two_people_write_their_boards_variants_into_one_bitstream_and_a_condition_has_its_generation() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
-    let bitstreams = bitstreams::serve(&plane).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
+    let namespace = plane.new_namespace("bitstreams").await.unwrap();
+    let bitstreams = bitstreams::serve(&plane, &namespace).await.unwrap();
     let apply = async |who: &str, variants: &[Value]| {
         let patch = Patch::Apply(bitstream("sobel", variants));
         bitstreams.patch("sobel", &PatchParams::apply(who), &patch).await
@@ -238,7 +240,7 @@ async fn two_people_write_their_boards_variants_into_one_bitstream_and_a_conditi
     assert_eq!(patched.data["status"]["conditions"][0]["observedGeneration"], json!(generation));
     assert_eq!(patched.metadata.generation, Some(generation), "a status is no change of the specification");
 
-    let table = kubectl(&plane, &["get", "bits", "-o", "wide"]).await.unwrap();
+    let table = kubectl(&plane, &["-n", &namespace, "get", "bits", "-o", "wide"]).await.unwrap();
     let (headings, row) = table.trim().split_once('\n').unwrap();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(
@@ -246,16 +248,17 @@ async fn two_people_write_their_boards_variants_into_one_bitstream_and_a_conditi
         ["NAME", "ALLOWED", "FIRST-BOARD", "SHELL", "DIGEST", "NODES", "RESIDENT", "PODS", "ACCEPTED", "AGE"]
     );
     assert_eq!(words(row)[..5], ["sobel", "Same", "s10", "1.2", &digest("0a")]);
-    assert!(kubectl(&plane, &["get", "fpga"]).await.unwrap().contains("sobel"));
+    assert!(kubectl(&plane, &["-n", &namespace, "get", "fpga"]).await.unwrap().contains("sobel"));
     plane.stop().await;
 }
 
 #[tokio::test]
 async fn the_definitions_can_be_applied_again_and_bitstreams_stay() -> Result<()> {
-    let plane = ControlPlane::start(&[]).await?;
-    let bitstreams = bitstreams::serve(&plane).await.unwrap();
+    let plane = ControlPlane::shared().await?;
+    let namespace = plane.new_namespace("bitstreams").await?;
+    let bitstreams = bitstreams::serve(&plane, &namespace).await.unwrap();
     create(&bitstreams, &bitstream("sobel", &[variant("a10")])).await?;
-    let bitstreams = bitstreams::serve(&plane).await.unwrap();
+    let bitstreams = bitstreams::serve(&plane, &namespace).await.unwrap();
     assert_eq!(bitstreams.list(&Default::default()).await?.items.len(), 1);
     plane.stop().await;
     Ok(())

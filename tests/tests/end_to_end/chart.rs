@@ -16,9 +16,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 /// Names that nothing in the chart expects.
 const RELEASE: &str = "boards-of-team-7";
 const NAMESPACE: &str = "hardware";
@@ -50,10 +48,10 @@ async fn install(plane: &ControlPlane, settings: &[&str]) {
     assert!(well, "{text}");
     let accounts: Api<ServiceAccount> = Api::namespaced(plane.client().clone(), "default");
     let account = async || Ok(accounts.get_opt("default").await?.map(drop));
-    wait::until("the default service account", LONG, account).await.unwrap();
+    wait::until("the default service account", account).await.unwrap();
     let (by_hand, asks) =
         (pod(json!({"env": [{"name": "FPGA_DEVICE_MANAGERS", "value": "x"}]})), pod(board()));
-    wait::until("the policies to hold", LONG, async || {
+    wait::until("the policies to hold", async || {
         let assigned = try_pod(plane.client(), &asks).await?;
         let assigned =
             assigned.spec.and_then(|spec| spec.scheduler_name).is_some_and(|name| name == "kube-fpga");

@@ -2,6 +2,7 @@
 //! files are the shipped ones: the rendered chart, the certificates' script, and the configuration. `testbed::shipped`
 //! has the stand-ins for a kubelet.
 
+use fpga_test_kit::patience;
 use fpga_net::tls::{ClientFiles, HTTP_1};
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::identity::Identity;
@@ -15,11 +16,9 @@ use fpga_tests::testbed::shipped::ShippedPod;
 use fpga_tests::testbed::wait;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-const LONG: Duration = Duration::from_secs(60);
 /// The name in the extender's certificate, which kube-scheduler's configuration names.
 const NAME: &str = "fpga-scheduler-extender.kube-fpga.svc";
 const REFUSED: &str = "fpga_extender_connections_refused_total{port=\"http\",reason=\"handshake\"}";
@@ -67,7 +66,7 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     let pod = ShippedPod::create(bed.plane(), workload, &node, address, &run_dir.join("node")).await.unwrap();
     let extender = Process::start(&pod.process(bed.plane(), "extender").await.unwrap()).unwrap();
     let ready = format!("http://{address}:9464/readyz");
-    extender.wait_ready(bed.http(), &ready, LONG).await.unwrap();
+    extender.wait_ready(bed.http(), &ready, patience()).await.unwrap();
     // The Service refers to the port of the extender.
     let service = ["get", "service/fpga-scheduler-extender-verbs", "-n", "kube-fpga", "-o", "json"];
     let service: serde_json::Value =
@@ -96,7 +95,6 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     assert_eq!(ask(address, &caller).await, None, "who shows another one");
     wait::until(
         "the refusals to be counted",
-        LONG,
         async || Ok((metric(REFUSED).await >= 2.0).then_some(())),
     )
     .await
@@ -104,6 +102,6 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     caller.identity = Some((file("kube-scheduler.crt"), file("kube-scheduler.key")));
     let answer = ask(address, &caller).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400"), "a request without a pod: {answer}");
-    extender.stop(LONG).await;
+    extender.stop(patience()).await;
     bed.stop().await;
 }

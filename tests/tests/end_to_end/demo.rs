@@ -39,12 +39,12 @@ impl Demo {
             self.process.check_running()?;
             Ok(std::fs::read_to_string(self.process.log())?.contains(what).then_some(()))
         };
-        wait::until(&format!("the demo to say {what:?}"), LONG, look).await.unwrap();
+        wait::until_within(&format!("the demo to say {what:?}"), LONG, look).await.unwrap();
     }
 
     async fn assert_nothing_is_left(&self) {
         let look = async || Ok(processes_of(self.dir.path()).is_empty().then_some(()));
-        let result = wait::until("the demo's processes to end", END, look).await;
+        let result = wait::until_within("the demo's processes to end", END, look).await;
         result.unwrap_or_else(|error| panic!("{error}: {:?}", processes_of(self.dir.path())));
     }
 }
@@ -141,7 +141,7 @@ async fn on_real_nodes_it_succeeds_in_pods_and_leaves_nothing_and_neither_does_i
 
     let demo = Demo::start_with(&["--nodes", "real"]);
     let program = demo.process.pid();
-    wait::until("a node to start", REAL, async || {
+    wait::until_within("a node to start", REAL, async || {
         demo.process.check_running()?;
         Ok((!leftovers(program.unsigned_abs()).is_empty()).then_some(()))
     })

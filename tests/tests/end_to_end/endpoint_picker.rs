@@ -2,6 +2,7 @@
 //! the EndpointSlices that a real controller makes, boards from pods, and what is on boards from a collector's stream.
 //! Pods end, come and go while requests are asked for, and one of two pickers is killed.
 
+use fpga_test_kit::patience;
 use fpga_endpoint_picker::ext_proc::external_processor_client::ExternalProcessorClient;
 use fpga_endpoint_picker::ext_proc::processing_request::Request as Said;
 use fpga_endpoint_picker::ext_proc::processing_response::Response as Answer;
@@ -20,12 +21,10 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 
-const LONG: Duration = Duration::from_secs(60);
 const NODES: [&str; 2] = ["n1", "n2"];
 
 /// A control plane with two nodes, which exist as objects only, and pickers.
@@ -93,7 +92,7 @@ impl Bed {
             let nodes: Api<Node> = Api::all(plane.client().clone());
             nodes.create(&PostParams::default(), &node).await.unwrap();
         }
-        let http = HttpClient::new(LONG);
+        let http = HttpClient::new(patience());
         let mut bed = Self { plane, http, pickers: Vec::new() };
         for number in 0..pickers {
             let picker = bed.start_picker(number).await;
@@ -117,7 +116,7 @@ impl Bed {
             .arg("--kubeconfig")
             .arg(self.plane.kubeconfig(&Identity::Router).unwrap());
         let process = Process::start(&spec).unwrap();
-        process.wait_ready(&self.http, &format!("http://{metrics}/readyz"), LONG).await.unwrap();
+        process.wait_ready(&self.http, &format!("http://{metrics}/readyz"), patience()).await.unwrap();
         let channel = Endpoint::from_shared(format!("http://{listen}")).unwrap();
         let gateway = Gateway(channel.connect().await.unwrap());
         Picker { process, gateway, metrics_url: format!("http://{metrics}/metrics"), streams }
@@ -177,7 +176,7 @@ impl Bed {
             self.pickers.iter().try_for_each(|picker| picker.process.check_running())?;
             Ok(is_so().await.then_some(()))
         };
-        wait::until(what, LONG, look).await.unwrap_or_else(|error| panic!("{error:#}"));
+        wait::until(what, look).await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// Waits until these endpoints are told for the function, in any order.
@@ -194,7 +193,7 @@ impl Bed {
 
     async fn stop(self) {
         for Picker { process, .. } in &self.pickers {
-            assert!(process.stop(LONG).await.success(), "{}", process.log_tail());
+            assert!(process.stop(patience()).await.success(), "{}", process.log_tail());
         }
         self.plane.stop().await;
     }
@@ -230,7 +229,7 @@ async fn start_collector(bed: &Bed, index: u8, board: &str, bitstream: &str) -> 
     let device: Value =
         json!({"id": board, "vendor": "intel", "slots": 1, "health": "healthy", "loaded": loaded});
     let url = format!("http://{address}/v1/devices/{board}");
-    wait::until("the collector to take the board", LONG, async || {
+    wait::until("the collector to take the board", async || {
         collector.check_running()?;
         let answer = bed.http.put(&url, device.to_string()).await?;
         anyhow::ensure!(answer.status.is_success(), "{}", answer.text());
@@ -280,7 +279,7 @@ async fn requests_go_where_the_bitstream_is_by_a_collectors_stream_also_when_one
     assert_eq!(again.gateway.pick("sobel").await, Ok(vec![endpoint(2), endpoint(1)]));
     bed.pickers.push(again);
     for collector in &collectors {
-        assert!(collector.stop(LONG).await.success(), "{}", collector.log_tail());
+        assert!(collector.stop(patience()).await.success(), "{}", collector.log_tail());
     }
     bed.stop().await;
 }

@@ -2,6 +2,7 @@
 //!
 //! The tests write the nodes' annotations, so that every placement is predictable.
 
+use fpga_test_kit::patience;
 use fpga_tests::testbed::cluster::{
     BoardSpec, Cluster, ClusterSpec, CollectorChoice, ExtenderAway, NodeCache,
 };
@@ -16,9 +17,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
 struct Bed {
@@ -84,12 +83,12 @@ impl State {
 }
 
 impl Bed {
-    async fn start(weights: &str, node_cache: NodeCache, extender_args: &[&str]) -> Self {
+    async fn start(weights: &str, extender_args: &[&str]) -> Self {
         let board = |name| BoardSpec { collector: CollectorChoice::None, ..BoardSpec::new(name, None) };
         let spec = ClusterSpec {
             boards: NODES.into_iter().map(board).collect(),
             weights: weights.to_owned(),
-            node_cache,
+            node_cache: NodeCache::Capable,
             extender_away: ExtenderAway::Wait,
             // Score by measurements only; herd.rs tests expected usage.
             extender_args: ["--anti-herd", "off"]
@@ -108,7 +107,7 @@ impl Bed {
         for (node, state) in NODES.into_iter().zip(states) {
             self.cluster.annotate(node, &state.json(self.seq).to_string()).await.unwrap();
         }
-        wait::until("the extender to know the states", LONG, async || {
+        wait::until("the extender to know the states", async || {
             let nodes = self.cluster.extender_nodes().await?;
             let known = nodes.iter().filter(|node| node["known"]["state"]["seq"] == self.seq);
             Ok((known.count() == NODES.len()).then_some(()))
@@ -133,7 +132,7 @@ impl Bed {
             anyhow::ensure!(told.iter().any(|message| message.contains(because)), "events tell {told:?}");
             Ok(Some(()))
         };
-        wait::until(&format!("an event about {pod}: {because}"), LONG, look).await.unwrap();
+        wait::until(&format!("an event about {pod}: {because}"), look).await.unwrap();
         assert_eq!(self.cluster.pods().get(pod).await.unwrap().spec.unwrap().node_name, None);
     }
 
@@ -146,8 +145,9 @@ fn sleeper(name: &str) -> Workload {
     Workload::accelerated(name, ["sleep", "1000"])
 }
 
-async fn pods_go_where_the_numbers_say(node_cache: NodeCache) {
-    let mut bed = Bed::start("1-2-2", node_cache, &[]).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_go_where_the_numbers_say_with_node_names_and_with_full_nodes() {
+    let mut bed = Bed::start("1-2-2", &[]).await;
 
     // The nodes differ only in usage.
     bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
@@ -166,6 +166,10 @@ async fn pods_go_where_the_numbers_say(node_cache: NodeCache) {
     let busy = |reconfiguration| State { reconfiguration, usage: 5_000, ..State::default() };
     bed.publish([busy(800), busy(20), busy(300)]).await;
     assert_eq!(bed.place("by-reconfiguration", "sobel").await, "n2");
+    // kube-scheduler sends whole nodes instead of their names.
+    bed.cluster.reconfigure_scheduler(NodeCache::FullNodes, ExtenderAway::Wait).await.unwrap();
+    bed.publish([State::used(1_000), State::used(9_000), State::used(5_000)]).await;
+    assert_eq!(bed.place("with-full-nodes", "sobel").await, "n1");
 
     let url = bed.cluster.extender_url("/explain/default/by-usage");
     let explained = bed.cluster.http().get(&url).await.unwrap().json().unwrap();
@@ -180,17 +184,8 @@ async fn pods_go_where_the_numbers_say(node_cache: NodeCache) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_go_where_the_numbers_say_with_node_names() {
-    pods_go_where_the_numbers_say(NodeCache::Capable).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_go_where_the_numbers_say_with_full_nodes() {
-    pods_go_where_the_numbers_say(NodeCache::FullNodes).await;
-}
-
-async fn only_a_board_that_fits_will_do(node_cache: NodeCache) {
-    let mut bed = Bed::start("1-2-2", node_cache, &[]).await;
+async fn only_a_board_that_fits_will_do() {
+    let mut bed = Bed::start("1-2-2", &[]).await;
     let other = State { board: Some("alveo"), ..State::used(9_000) };
     bed.publish([State::used(0), State::used(0), other]).await;
     bed.cluster.create(&sleeper("picky").requires("board", "alveo")).await.unwrap();
@@ -205,17 +200,8 @@ async fn only_a_board_that_fits_will_do(node_cache: NodeCache) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_board_that_fits_will_do_with_node_names() {
-    only_a_board_that_fits_will_do(NodeCache::Capable).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_board_that_fits_will_do_with_full_nodes() {
-    only_a_board_that_fits_will_do(NodeCache::FullNodes).await;
-}
-
-async fn preemption_evicts_only_where_the_board_fits(node_cache: NodeCache) {
-    let mut bed = Bed::start("1-2-2", node_cache, &[]).await;
+async fn preemption_evicts_only_where_the_board_fits() {
+    let mut bed = Bed::start("1-2-2", &[]).await;
     let classes: Api<PriorityClass> = Api::all(bed.cluster.plane().client().clone());
     let high = json!({"metadata": {"name": "high"}, "value": 1000});
     classes.create(&PostParams::default(), &serde_json::from_value(high).unwrap()).await.unwrap();
@@ -243,18 +229,8 @@ async fn preemption_evicts_only_where_the_board_fits(node_cache: NodeCache) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn preemption_evicts_only_where_the_board_fits_with_node_names() {
-    preemption_evicts_only_where_the_board_fits(NodeCache::Capable).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn preemption_evicts_only_where_the_board_fits_with_full_nodes() {
-    preemption_evicts_only_where_the_board_fits(NodeCache::FullNodes).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_extender_is_what_the_configuration_says_and_recovers() {
-    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &[]).await;
+    let mut bed = Bed::start("1-2-2", &[]).await;
     bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
     bed.cluster.kill_extender().await;
 
@@ -282,7 +258,7 @@ async fn a_dead_extender_is_what_the_configuration_says_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_is_answered_and_counted() {
-    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &["--max-body-bytes", "1000000"]).await;
+    let mut bed = Bed::start("1-2-2", &["--max-body-bytes", "1000000"]).await;
     bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
     let http = bed.cluster.http().clone();
 
@@ -305,7 +281,7 @@ async fn garbage_is_answered_and_counted() {
     for garbage in ["not JSON", "{}", "{\"v\":99}", "[]", &"x".repeat(100_000)] {
         bed.cluster.annotate("n2", garbage).await.unwrap();
     }
-    wait::until("the extender to count the garbage", LONG, async || {
+    wait::until("the extender to count the garbage", async || {
         Ok((bed.metric(unreadable).await > before).then_some(()))
     })
     .await
@@ -318,7 +294,7 @@ async fn garbage_is_answered_and_counted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_is_taken_from_others_only_if_their_load_fits_elsewhere_and_the_pod_is_told_what_it_waits_for()
  {
-    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &[]).await;
+    let mut bed = Bed::start("1-2-2", &[]).await;
     let whole = |loaded: &'static str, percent: u64| State {
         reconfigured: Reconfigured::Board,
         ..State::used(3_000 * percent).loaded(loaded)
@@ -359,7 +335,7 @@ fn bitstream(namespace: &str, name: &str, board: &str, allowed: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
-    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &["--library-namespace", "kube-fpga"]).await;
+    let mut bed = Bed::start("1-2-2", &["--library-namespace", "kube-fpga"]).await;
     let on = |board: &'static str, usage: u64| State { board: Some(board), ..State::used(usage) };
     let states = [on("a10", 9_000), on("s10", 5_000), on("u250", 0)];
     bed.publish(states).await;
@@ -374,7 +350,7 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     let apply = async |bitstream: Value| {
         std::fs::write(&file, bitstream.to_string()).unwrap();
         let apply = ["apply", "--server-side", "-f", file.to_str().unwrap()];
-        wait::until("the API server to take a Bitstream", LONG, async || {
+        wait::until("the API server to take a Bitstream", async || {
             kubectl(plane, &apply).await.map(Some)
         })
         .await
@@ -390,7 +366,7 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     apply(selected).await;
     // The extender looks for a resource that was not served every 30 s.
     let log = plane.run_dir().log("fpga-scheduler-extender");
-    wait::until("the extender to know the Bitstreams", 3 * LONG, async || {
+    wait::until_within("the extender to know the Bitstreams", 3 * patience(), async || {
         Ok(std::fs::read_to_string(&log)?.contains("Bitstreams listed").then_some(()))
     })
     .await
@@ -426,7 +402,7 @@ async fn a_pod_that_waits_for_a_bitstream_is_placed_when_it_comes_without_any_ot
     let config = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(config.path(), "bitstreams: {unlisted: reject}\n").unwrap();
     let args = ["--library-namespace", "kube-fpga", "--config", config.path().to_str().unwrap()];
-    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &args).await;
+    let mut bed = Bed::start("1-2-2", &args).await;
     let definitions = repository().join("manifests/chart/custom-resources");
     let apply = ["apply", "--server-side", "-f", definitions.to_str().unwrap()];
     kubectl(bed.cluster.plane(), &apply).await.unwrap();
@@ -453,7 +429,7 @@ async fn a_pod_that_waits_for_a_bitstream_is_placed_when_it_comes_without_any_ot
     };
     // It is written half a second after the change.
     let written = async || Ok(Some(versions().await).filter(|versions| !versions.is_empty()));
-    let before = wait::until("a version to be written", LONG, written).await.unwrap();
+    let before = wait::until("a version to be written", written).await.unwrap();
     assert!(matches!(before.as_slice(), [(node, _)] if node == "n1"), "{before:?}");
     bed.cluster.kill_extender().await;
     bed.cluster.start_extender().await.unwrap();
@@ -461,7 +437,7 @@ async fn a_pod_that_waits_for_a_bitstream_is_placed_when_it_comes_without_any_ot
     other["spec"]["variants"][0]["bytes"] = json!(2);
     std::fs::write(&file, other.to_string()).unwrap();
     kubectl(bed.cluster.plane(), &["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
-    wait::until("the new extender to write the next version", LONG, async || {
+    wait::until("the new extender to write the next version", async || {
         Ok((versions().await != before).then_some(()))
     })
     .await

@@ -12,12 +12,10 @@ use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(90);
 
-struct Bed {
-    cluster: Cluster,
+pub struct Bed {
+    pub cluster: Cluster,
     runtime: Runtime,
     functions: PathBuf,
     programs: PathBuf,
@@ -25,7 +23,7 @@ struct Bed {
 }
 
 impl Bed {
-    async fn start(nodes: &[&str]) -> Self {
+    pub async fn start(nodes: &[&str]) -> Self {
         let runtime = Runtime::from_env().unwrap();
         let bitstreams = artifacts::bitstreams(runtime).unwrap();
         let board = |name: &&str| BoardSpec {
@@ -46,7 +44,7 @@ impl Bed {
         Self { cluster, runtime, functions, programs, bitstreams }
     }
 
-    fn function(&self, pod: &str, function: Function) -> Workload {
+    pub fn function(&self, pod: &str, function: Function) -> Workload {
         let bitstream = self.bitstreams.join(format!("{function}.bitstream"));
         Workload::function(pod, &self.functions.join(function.name()), &bitstream)
             .requires("fpga-vendor", self.runtime.vendor())
@@ -70,7 +68,7 @@ impl Bed {
     }
 
     /// Creates a function and calls it once. Returns its address and the verified case.
-    async fn answering_function(&self, pod: &str) -> (String, Case) {
+    pub async fn answering_function(&self, pod: &str) -> (String, Case) {
         self.cluster.create(&self.function(pod, Function::Sobel)).await.unwrap();
         let address = self.cluster.ready_address(pod).await.unwrap();
         let case = Case::new(Function::Sobel, 256, 1).unwrap();
@@ -81,7 +79,7 @@ impl Bed {
     /// Waits until a program on the first node has printed something.
     async fn has_printed(&self, pod: &str, what: &str) {
         let log = self.cluster.boards[0].node.pod_dir(pod).join("main.log");
-        wait::until(what, LONG, async || {
+        wait::until(what, async || {
             Ok(std::fs::read_to_string(&log).is_ok_and(|text| !text.is_empty()).then_some(()))
         })
         .await
@@ -100,9 +98,9 @@ impl Bed {
         serde_json::from_str(annotations.get("fpga-scheduling.io/node-state")?).ok()
     }
 
-    async fn wait_until_annotated(&self, node: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    pub async fn wait_until_annotated(&self, node: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let look = async || Ok(self.annotation(node).await.filter(|state| holds(state)));
-        let result = wait::until(&format!("the annotation of {node}: {what}"), LONG, look).await;
+        let result = wait::until(&format!("the annotation of {node}: {what}"), look).await;
         match result {
             Ok(state) => state,
             Err(error) => panic!("{error:#}; it is {:?}", self.annotation(node).await),
@@ -110,11 +108,11 @@ impl Bed {
     }
 }
 
-fn usage(state: &Value) -> u64 {
+pub fn usage(state: &Value) -> u64 {
     state["usageMs"].as_u64().unwrap()
 }
 
-fn knows(state: &Value, bitstream: &str) -> bool {
+pub fn knows(state: &Value, bitstream: &str) -> bool {
     state["bitstreams"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == bitstream))
 }
 
@@ -234,7 +232,7 @@ json!({
         // Events have whole milliseconds, so the sums may differ by one.
         Ok(((last.0 - last.1).abs() < 2.0).then_some(()))
     };
-    let result = wait::until("the collector's sum to be the device manager's", LONG, equal).await;
+    let result = wait::until("the collector's sum to be the device manager's", equal).await;
     result.unwrap_or_else(|error| panic!("{error:#}; collector and device manager, ms: {last:?}"));
     let state = bed.wait_until_annotated("n1", "written by the new collector", |state| {
         state["boot"].as_u64() > before["boot"].as_u64() && knows(state, "sobel")
@@ -266,7 +264,7 @@ async fn a_killed_client_harms_nobody_else() {
     for _ in 0..10 {
         case.invoke(&http, &address).await.unwrap();
     }
-    wait::until("the victim's session to be cleaned up", LONG, async || {
+    wait::until("the victim's session to be cleaned up", async || {
         Ok((sessions().await? < 1.5).then_some(()))
     })
     .await
@@ -291,7 +289,7 @@ async fn a_killed_device_manager_is_an_opencl_error_and_not_a_hang() {
 
     // When the device manager is back, the kubelet restarts the function's process, and the function works.
     bed.cluster.board("n1").unwrap().start_device_manager().await.unwrap();
-    wait::until("the function to work again", LONG, async || {
+    wait::until("the function to work again", async || {
         let address = bed.cluster.ready_address("sobel-1").await?;
         Ok(Some(case.invoke(&http, &address).await?))
     })

@@ -3,6 +3,7 @@
 //!
 //! `RUNTIME=intel-fpga` runs the tests over Intel's FPGA emulator.
 
+use fpga_test_kit::patience;
 use fpga_tests::functions::{Function, Numbers, cnn};
 use fpga_tests::testbed::artifacts;
 use fpga_tests::testbed::cluster::Runtime;
@@ -12,9 +13,7 @@ use fpga_tests::testbed::network::Network;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::programs::{built, repository};
 use std::path::Path;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
 enum Way {
@@ -50,14 +49,14 @@ async fn computes_the_same_in_all_ways(function: Function, cases: &[Case]) {
     let folder = tempfile::tempdir().unwrap();
     let network = Network::claim().unwrap();
     let address = network.control_plane().to_string();
-    let http = HttpClient::new(LONG);
+    let http = HttpClient::new(patience());
     for way in [Way::Native, Way::Unix, Way::Tcp] {
         let spec = command(way, runtime, &program, &folder.path().join(format!("{way:?}.log")))
             .env("BITSTREAM", bitstream.display().to_string())
             .env("POD_IP", &address)
             .env("PORT", FUNCTION_PORT.to_string());
         let process = Process::start(&spec).unwrap();
-        process.wait_ready(&http, &format!("http://{address}:{FUNCTION_PORT}/healthz"), LONG).await.unwrap();
+        process.wait_ready(&http, &format!("http://{address}:{FUNCTION_PORT}/healthz"), patience()).await.unwrap();
         for case in cases {
             case.invoke(&http, &address).await.unwrap_or_else(|error| panic!("{way:?}: {error:#}"));
         }
@@ -65,7 +64,7 @@ async fn computes_the_same_in_all_ways(function: Function, cases: &[Case]) {
         assert_eq!(refused.status.as_u16(), 400, "{way:?}: {}", refused.text());
         // What was refused has not harmed the function.
         cases[0].invoke(&http, &address).await.unwrap();
-        assert!(process.stop(LONG).await.success(), "{way:?}: {}", process.log_tail());
+        assert!(process.stop(patience()).await.success(), "{way:?}: {}", process.log_tail());
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 async fn the_api_server_takes_the_examples_for_gateways_as_they_are_and_the_picker_knows_its_arguments() {
     let definitions = repository().join("build/gateway-api");
     assert!(definitions.exists(), "{} is missing: run hack/gateway-api.sh", definitions.display());
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     let definitions = ["apply", "--server-side", "-f", definitions.to_str().unwrap()];
     kubectl(&plane, &definitions).await.unwrap();
     kubectl(&plane, &["wait", "--for=condition=established", "crd", "--all", "--timeout=60s"]).await.unwrap();

@@ -8,9 +8,7 @@ use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(90);
 const NODE: &str = "n1";
 
 /// Switches a fault of the board on or off.
@@ -55,7 +53,7 @@ impl Bed {
             let state = self.annotation().await;
             Ok(state.filter(|state| state["devices"][0]["healthy"] == healthy).map(|_| ()))
         };
-        let result = wait::until(&format!("the annotation to say healthy: {healthy}"), LONG, look).await;
+        let result = wait::until(&format!("the annotation to say healthy: {healthy}"), look).await;
         if let Err(error) = result {
             panic!("{error:#}; it is {:?}", self.annotation().await);
         }
@@ -84,7 +82,7 @@ impl Bed {
             anyhow::ensure!(rejection.as_deref() == reason, "{rejection:?}");
             Ok(Some(()))
         };
-        wait::until(&format!("the node to be rejected: {reason:?}"), LONG, look).await.unwrap();
+        wait::until(&format!("the node to be rejected: {reason:?}"), look).await.unwrap();
     }
 }
 

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(90);
 /// Number of nodes in tests without knowledge of pods. A pod of unknown usage costs one rank, so 200 pods fill the 20
 /// least used nodes like a staircase. On more nodes the limit of twice the mean needs known usage.
 const NODES: usize = 10;
@@ -91,7 +90,7 @@ impl Herd {
             let state = node_state(index, index == with_bitstream).to_string();
             self.cluster.annotate(&name(index), &state).await.unwrap();
         }
-        wait::until("the extender to know the states", LONG, async || {
+        wait::until("the extender to know the states", async || {
             let nodes = self.cluster.extender_nodes().await?;
             let fresh = nodes.iter().filter(|node| node["freshness"] == "fresh");
             Ok((fresh.count() == self.pods.len()).then_some(()))
@@ -107,7 +106,7 @@ impl Herd {
         for created in join_all(pods.iter().map(|pod| self.cluster.create(pod))).await {
             created.unwrap();
         }
-        let placed = wait::until("all pods to be placed", LONG, async || {
+        let placed = wait::until("all pods to be placed", async || {
             self.cluster.check_running()?;
             let mut placed = BTreeMap::new();
             let with_us = ListParams::default().labels("app!=old");
@@ -180,7 +179,7 @@ async fn with_what_is_expected_of_them_two_hundred_pods_at_once_spread() {
         let awaited = herd.metric("fpga_extender_awaited_bindings").await;
         Ok(((placed - PODS as f64).abs() < 0.5 && awaited < 0.5).then_some(()))
     };
-    wait::until("the extender to see all pods bound", LONG, watched).await.unwrap();
+    wait::until("the extender to see all pods bound", watched).await.unwrap();
     let last = Workload::accelerated("last", ["sleep", "1000"]).bitstreams("sobel");
     herd.cluster.create(&last).await.unwrap();
     herd.cluster.node_of("last").await.unwrap();
@@ -210,7 +209,7 @@ async fn what_pods_of_the_past_used_is_expected_of_new_ones() {
     herd.cluster.start_extender().await.unwrap();
     herd.publish(0).await;
     let learnt = async || Ok((herd.metric("fpga_extender_mean_pod_usage_seconds").await > 0.0).then_some(()));
-    wait::until("the extender to learn what a pod uses", LONG, learnt).await.unwrap();
+    wait::until("the extender to learn what a pod uses", learnt).await.unwrap();
     herd.let_come().await;
     println!("anti-herd on, with a past, bitstream on n0: {}", herd.told());
     assert!(herd.pods.iter().all(|pods| *pods <= 2 * PODS / MORE_NODES), "{:?}", herd.pods);

@@ -1,5 +1,6 @@
 //! The real extender under hostile callers: how much memory it uses, and whether it still answers.
 
+use fpga_test_kit::patience;
 use fpga_tests::testbed::fake_api::FakeApi;
 use fpga_tests::testbed::memory::memory_mib;
 use fpga_tests::testbed::http_client::HttpClient;
@@ -14,7 +15,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-const LONG: Duration = Duration::from_secs(60);
 const NODES: usize = 500;
 /// Most memory that the extender may ever use, in MiB: 64 for decisions, 32 for people's requests, 38 for a longest body
 /// that was just freed (the allocator gives memory back to the kernel up to a tenth of a second later), 26 for the rest.
@@ -87,90 +87,13 @@ async fn read_slowly(address: String) {
 
 /// Requests scores for pods that don't exist, in a loop.
 async fn forge(url: String, number: usize, attack: Arc<Attack>) {
-    let http = HttpClient::new(LONG);
+    let http = HttpClient::new(patience());
     loop {
         let forged = attack.forged.fetch_add(1, Ordering::Relaxed);
         let body = request(&format!("forged-{number}-{forged}")).to_string();
         // The answer doesn't matter.
         let _ = http.post(&format!("{url}/prioritize"), body).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_uploads_and_forged_decisions_take_little_memory_and_keep_no_real_call_waiting() {
-    let run_dir = RunDir::new().unwrap();
-    let api = FakeApi::start(NODES, 100);
-    let (kubeconfig, ready) = (run_dir.path().join("kubeconfig"), run_dir.path().join("ready"));
-    api.write_kubeconfig(&kubeconfig);
-    let name = "fpga-scheduler-extender";
-    let spec = ProcessSpec::new(name, built(name).unwrap(), run_dir.log(name))
-        .args([
-            "--listen",
-            "127.0.0.1:0",
-            "--read-listen",
-            "127.0.0.1:0",
-            "--shutdown-delay",
-            "0s",
-            "--log",
-            "error",
-            "--ready-file",
-        ])
-        .arg(&ready)
-        .arg("--kubeconfig")
-        .arg(&kubeconfig);
-    let extender = Process::start(&spec).unwrap();
-    let http = HttpClient::new(LONG);
-    let (address, reading) = wait::until("the extender to be ready", LONG, async || {
-        extender.check_running()?;
-        let Ok(text) = std::fs::read_to_string(&ready) else { return Ok(None) };
-        let address = text.lines().next().unwrap_or_default().to_owned();
-        let reading = text.lines().find_map(|line| line.strip_prefix("read:")).unwrap_or_default().to_owned();
-        let status = http.get(&format!("http://{address}/readyz")).await?.status;
-        Ok(status.is_success().then_some((address, reading)))
-    })
-    .await
-    .unwrap();
-    let url = format!("http://{address}");
-
-    // Find the limit of bodies by requests.
-    let longest_body = longest(&address).await;
-    let attack = Arc::<Attack>::default();
-    let mut attackers = tokio::task::JoinSet::new();
-    for _ in 0..UPLOADS {
-        attackers.spawn(upload_slowly(address.clone(), longest_body, Arc::clone(&attack)));
-    }
-    for _ in 0..READERS {
-        attackers.spawn(read_slowly(reading.clone()));
-    }
-    for number in 0..FORGERS {
-        attackers.spawn(forge(url.clone(), number, Arc::clone(&attack)));
-    }
-    let mut calls = 0;
-    let real = async {
-        while calls < REAL_CALLS || attack.cut_off.load(Ordering::Relaxed) < CUT_OFF {
-            for verb in ["filter", "prioritize"] {
-                let body = request(&format!("real-{calls}")).to_string();
-                let answer = http.post(&format!("{url}/{verb}"), body).await.unwrap();
-                assert_eq!(answer.status.as_u16(), 200, "real call {calls}: {}", answer.text());
-                calls += 1;
-            }
-        }
-    };
-    tokio::time::timeout(2 * LONG, real).await.expect("real calls are answered and uploads cut off");
-    let (forged, uploaded) =
-        (attack.forged.load(Ordering::Relaxed), attack.uploaded.load(Ordering::Relaxed) >> 20);
-    assert!(forged > FORGERS && uploaded > 64, "{forged} requests forged, {uploaded} MiB uploaded");
-    attackers.shutdown().await;
-
-    let most = memory_mib(extender.pid(), "VmHWM").unwrap();
-    println!(
-        "{calls} real calls among {forged} forged ones and {uploaded} MiB of uploads: at most {most:.0} MiB"
-    );
-    assert!(most < MOST_MIB, "it had {most:.0} MiB");
-    let metrics = http.get(&format!("{url}/metrics")).await.unwrap();
-    let waiting = metrics.metric("fpga_extender_awaited_bindings");
-    assert!(waiting.abs() < 0.5, "{waiting} decisions about pods that nobody created count");
-    extender.stop(LONG).await;
 }
 
 /// The longest body that the extender accepts, found by bisection: the extender refuses a longer one after its head.
@@ -192,4 +115,86 @@ async fn longest(address: &str) -> usize {
         if is_taken(middle).await { taken = middle } else { refused = middle }
     }
     taken
+}
+
+mod timing {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "measures the machine: make test-timing"]
+    async fn slow_uploads_and_forged_decisions_take_little_memory_and_keep_no_real_call_waiting() {
+        let run_dir = RunDir::new().unwrap();
+        let api = FakeApi::start(NODES, 100);
+        let (kubeconfig, ready) = (run_dir.path().join("kubeconfig"), run_dir.path().join("ready"));
+        api.write_kubeconfig(&kubeconfig);
+        let name = "fpga-scheduler-extender";
+        let spec = ProcessSpec::new(name, built(name).unwrap(), run_dir.log(name))
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--read-listen",
+                "127.0.0.1:0",
+                "--shutdown-delay",
+                "0s",
+                "--log",
+                "error",
+                "--ready-file",
+            ])
+            .arg(&ready)
+            .arg("--kubeconfig")
+            .arg(&kubeconfig);
+        let extender = Process::start(&spec).unwrap();
+        let http = HttpClient::new(patience());
+        let (address, reading) = wait::until("the extender to be ready", async || {
+            extender.check_running()?;
+            let Ok(text) = std::fs::read_to_string(&ready) else { return Ok(None) };
+            let address = text.lines().next().unwrap_or_default().to_owned();
+            let reading = text.lines().find_map(|line| line.strip_prefix("read:")).unwrap_or_default().to_owned();
+            let status = http.get(&format!("http://{address}/readyz")).await?.status;
+            Ok(status.is_success().then_some((address, reading)))
+        })
+        .await
+        .unwrap();
+        let url = format!("http://{address}");
+
+        // Find the limit of bodies by requests.
+        let longest_body = longest(&address).await;
+        let attack = Arc::<Attack>::default();
+        let mut attackers = tokio::task::JoinSet::new();
+        for _ in 0..UPLOADS {
+            attackers.spawn(upload_slowly(address.clone(), longest_body, Arc::clone(&attack)));
+        }
+        for _ in 0..READERS {
+            attackers.spawn(read_slowly(reading.clone()));
+        }
+        for number in 0..FORGERS {
+            attackers.spawn(forge(url.clone(), number, Arc::clone(&attack)));
+        }
+        let mut calls = 0;
+        let real = async {
+            while calls < REAL_CALLS || attack.cut_off.load(Ordering::Relaxed) < CUT_OFF {
+                for verb in ["filter", "prioritize"] {
+                    let body = request(&format!("real-{calls}")).to_string();
+                    let answer = http.post(&format!("{url}/{verb}"), body).await.unwrap();
+                    assert_eq!(answer.status.as_u16(), 200, "real call {calls}: {}", answer.text());
+                    calls += 1;
+                }
+            }
+        };
+        tokio::time::timeout(2 * patience(), real).await.expect("real calls are answered and uploads cut off");
+        let (forged, uploaded) =
+            (attack.forged.load(Ordering::Relaxed), attack.uploaded.load(Ordering::Relaxed) >> 20);
+        assert!(forged > FORGERS && uploaded > 64, "{forged} requests forged, {uploaded} MiB uploaded");
+        attackers.shutdown().await;
+
+        let most = memory_mib(extender.pid(), "VmHWM").unwrap();
+        println!(
+            "{calls} real calls among {forged} forged ones and {uploaded} MiB of uploads: at most {most:.0} MiB"
+        );
+        assert!(most < MOST_MIB, "it had {most:.0} MiB");
+        let metrics = http.get(&format!("{url}/metrics")).await.unwrap();
+        let waiting = metrics.metric("fpga_extender_awaited_bindings");
+        assert!(waiting.abs() < 0.5, "{waiting} decisions about pods that nobody created count");
+        extender.stop(patience()).await;
+    }
 }

@@ -13,7 +13,6 @@ mod bitstream_store;
 mod bitstreams;
 mod chart;
 mod cluster_scheduler;
-mod control_plane;
 mod dashboards;
 mod demo;
 mod documents;

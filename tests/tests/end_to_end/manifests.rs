@@ -11,9 +11,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 const COLLECTOR: &str = "fpga-collector";
 const STATE: &str = "fpga-scheduling.io/node-state";
 
@@ -47,12 +45,12 @@ async fn publish(client: &Client, node: &str, annotations: Value) -> kube::Resul
 }
 
 /// Waits until the API server enforces a new policy, which takes a moment.
-async fn until_policy_holds(nodes: &Api<Node>) -> Result<()> {
+async fn until_policy_holds(nodes: &Api<Node>, node: &str) -> Result<()> {
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let label = json!({"metadata": {"labels": {"any": "label"}}});
-    wait::until("the policy to hold", LONG, async || {
+    wait::until("the policy to hold", async || {
         let refused =
-            nodes.patch("mine", &dry_run, &Patch::Merge(&label)).await.err().map(|error| error.to_string());
+            nodes.patch(node, &dry_run, &Patch::Merge(&label)).await.err().map(|error| error.to_string());
         // A role binding takes a moment, too: until then the answer is "forbidden" for another reason.
         Ok(refused.filter(|reason| reason.contains("ValidatingAdmissionPolicy")).map(drop))
     })
@@ -105,7 +103,7 @@ async fn help(container: &Value) -> String {
 
 #[tokio::test]
 async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "router").await.unwrap();
     apply(&plane, "registry").await.unwrap();
     apply(&plane, "pool").await.unwrap();
@@ -148,17 +146,18 @@ async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
 
 #[tokio::test]
 async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "pocl").await.unwrap();
     let admin = plane.client();
-    create_node(admin, "mine").await.unwrap();
-    create_node(admin, "theirs").await.unwrap();
-    let collector = collector_on(&plane, "mine").await.unwrap();
+    let [mine, theirs] = ["mine", "theirs"].map(|prefix| plane.unique(prefix));
+    create_node(admin, &mine).await.unwrap();
+    create_node(admin, &theirs).await.unwrap();
+    let collector = collector_on(&plane, &mine).await.unwrap();
     let nodes: Api<Node> = Api::all(collector.clone());
-    until_policy_holds(&nodes).await.unwrap();
+    until_policy_holds(&nodes, &mine).await.unwrap();
 
     for state in ["first", "second"] {
-        let node = publish(&collector, "mine", json!({ STATE: state })).await.unwrap();
+        let node = publish(&collector, &mine, json!({ STATE: state })).await.unwrap();
         let annotations = node.metadata.annotations.unwrap();
         assert_eq!(annotations.get(STATE).map(String::as_str), Some(state));
         assert_eq!(annotations.get("other").map(String::as_str), Some("x"));
@@ -166,12 +165,12 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
 
     assert_refused(
         "another node's state",
-        publish(&collector, "theirs", json!({ STATE: "lie" })).await,
+        publish(&collector, &theirs, json!({ STATE: "lie" })).await,
         "only the node that it runs on",
     );
     assert_refused(
         "another annotation",
-        publish(&collector, "mine", json!({ STATE: "third", "more": "y" })).await,
+        publish(&collector, &mine, json!({ STATE: "third", "more": "y" })).await,
         "no annotation but",
     );
     let merge = PatchParams::default();
@@ -187,27 +186,28 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
         ("another owner", json!({"metadata": {"ownerReferences": [owner("evil")]}}), "the specification"),
         ("no owner", json!({"metadata": {"ownerReferences": null}}), "the specification"),
     ] {
-        assert_refused(what, nodes.patch("mine", &merge, &Patch::Merge(&patch)).await, because);
+        assert_refused(what, nodes.patch(&mine, &merge, &Patch::Merge(&patch)).await, because);
     }
-    let created = publish(&collector, "new", json!({ STATE: "x" })).await;
+    let created = publish(&collector, &plane.unique("new"), json!({ STATE: "x" })).await;
     assert_refused("a node that is not there", created, "forbidden");
     assert_refused("listing nodes", nodes.list(&Default::default()).await, "forbidden");
-    assert_refused("deleting a node", nodes.delete("mine", &Default::default()).await, "forbidden");
+    assert_refused("deleting a node", nodes.delete(&mine, &Default::default()).await, "forbidden");
     plane.stop().await;
 }
 
 #[tokio::test]
 async fn an_extender_changes_the_version_of_the_library_on_nodes_and_nothing_else() {
     const VERSION: &str = "fpga-scheduling.io/library-version";
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "pocl").await.unwrap();
-    create_node(plane.client(), "mine").await.unwrap();
+    let mine = plane.unique("mine");
+    create_node(plane.client(), &mine).await.unwrap();
     let token = manifests::token(plane.client(), "fpga-scheduler-extender", None).await.unwrap();
     let nodes: Api<Node> = Api::all(manifests::client(&plane, &token).await.unwrap());
     let merge = PatchParams::default();
     let annotate = |annotations: Value| json!({"metadata": {"annotations": annotations}});
-    let change = async |patch: &Value| nodes.patch("mine", &merge, &Patch::Merge(patch)).await;
-    until_policy_holds(&nodes).await.unwrap();
+    let change = async |patch: &Value| nodes.patch(&mine, &merge, &Patch::Merge(patch)).await;
+    until_policy_holds(&nodes, &mine).await.unwrap();
     let mut revisions = Vec::new();
     for value in ["0123", "4567", "4567"] {
         let node = change(&annotate(json!({ VERSION: value }))).await.unwrap();
@@ -224,9 +224,9 @@ async fn an_extender_changes_the_version_of_the_library_on_nodes_and_nothing_els
     ] {
         assert_refused(what, change(&patch).await, because);
     }
-    assert_refused("deleting a node", nodes.delete("mine", &Default::default()).await, "forbidden");
+    assert_refused("deleting a node", nodes.delete(&mine, &Default::default()).await, "forbidden");
     let status = Patch::Merge(json!({"status": {"phase": "Running"}}));
-    assert_refused("a status", nodes.patch_status("mine", &merge, &status).await, "forbidden");
+    assert_refused("a status", nodes.patch_status(&mine, &merge, &status).await, "forbidden");
     plane.stop().await;
 }
 
@@ -239,7 +239,7 @@ async fn where_collectors_may_label_they_give_their_own_node_three_labels_and_no
     create_node(admin, "theirs").await.unwrap();
     let collector = collector_on(&plane, "mine").await.unwrap();
     let nodes: Api<Node> = Api::all(collector.clone());
-    until_policy_holds(&nodes).await.unwrap();
+    until_policy_holds(&nodes, "mine").await.unwrap();
 
     let apply = PatchParams::apply("fpga-collector-labels").force();
     let vendor = "fpga-scheduling.io/fpga-vendor";
@@ -265,18 +265,19 @@ async fn where_collectors_may_label_they_give_their_own_node_three_labels_and_no
 
 #[tokio::test]
 async fn a_collector_in_another_namespace_is_bound_by_the_policy_too() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "pocl").await.unwrap();
-    create_node(plane.client(), "mine").await.unwrap();
-    kubectl(&plane, &["create", "namespace", "elsewhere"]).await.unwrap();
+    let mine = plane.unique("mine");
+    create_node(plane.client(), &mine).await.unwrap();
+    let elsewhere = plane.new_namespace("elsewhere").await.unwrap();
     for account in ["fpga-collector", "by-another-name"] {
-        let subject = format!("--serviceaccount=elsewhere:{account}");
+        let subject = format!("--serviceaccount={elsewhere}:{account}");
         let binding =
-            ["create", "clusterrolebinding", account, "--clusterrole=kube-fpga:collector", subject.as_str()];
+            ["create", "clusterrolebinding", &plane.unique(account), "--clusterrole=kube-fpga:collector", subject.as_str()];
         kubectl(&plane, &binding).await.unwrap();
-        let user = format!("--as=system:serviceaccount:elsewhere:{account}");
-        let label = ["label", "node", "mine", "--overwrite", "--dry-run=server", "any=label", user.as_str()];
-        wait::until("the policy to hold", LONG, async || {
+        let user = format!("--as=system:serviceaccount:{elsewhere}:{account}");
+        let label = ["label", "node", &mine, "--overwrite", "--dry-run=server", "any=label", user.as_str()];
+        wait::until("the policy to hold", async || {
             let error = kubectl(&plane, &label).await.err().map(|error| error.to_string());
             let policy = "ValidatingAdmissionPolicy 'kube-fpga-collector-own-node'";
             Ok(error.filter(|error| error.contains(policy) && error.contains("denied request")).map(drop))
@@ -329,9 +330,9 @@ async fn a_real_kube_scheduler_takes_both_wirings() {
 #[tokio::test]
 async fn the_extender_may_tell_by_an_event_on_its_pod_that_it_refuses_its_configuration() {
     const EXTENDER: &str = "fpga-scheduler-extender";
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "pocl").await.unwrap();
-    let pod = "extender-1";
+    let pod = &plane.unique("extender");
     manifests::create_pod(plane.client(), pod, EXTENDER, None).await.unwrap();
     let token = manifests::token(plane.client(), EXTENDER, Some(pod)).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -355,20 +356,20 @@ async fn the_extender_may_tell_by_an_event_on_its_pod_that_it_refuses_its_config
         .spawn()
         .unwrap();
     let started = async || Ok(ready.exists().then_some(()));
-    wait::until("the extender to start", LONG, started).await.unwrap();
+    wait::until("the extender to start", started).await.unwrap();
     std::fs::write(&config, "weights:\n  usage: -1\n").unwrap();
     let events: Api<Event> = Api::namespaced(plane.client().clone(), NAMESPACE);
-    let refused = wait::until("the event", LONG, async || {
+    let refused = wait::until("the event", async || {
         let events = events.list(&Default::default()).await?;
-        Ok(events.into_iter().find(|event| event.reason.as_deref() == Some("ConfigurationRefused")))
+        Ok(events.into_iter().find(|event| {
+            let of_pod = event.regarding.as_ref().and_then(|object| object.name.as_ref()) == Some(pod);
+            of_pod && event.reason.as_deref() == Some("ConfigurationRefused")
+        }))
     });
     let event = refused.await.unwrap();
     let note = event.note.unwrap();
     assert!(note.contains("extender.yaml:2:10: ") && note.contains("-1 is not a weight"), "{note}");
-    assert_eq!(
-        (event.type_.as_deref(), event.regarding.unwrap().name),
-        (Some("Warning"), Some(pod.to_owned()))
-    );
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
     extender.kill().await.unwrap();
     plane.stop().await;
 }

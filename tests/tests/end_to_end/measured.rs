@@ -10,9 +10,8 @@ use fpga_tests::testbed::wait;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 /// Nodes without labels: only their collectors say that they have boards.
 const GROUND: Ground =
     Ground { nodes: 2, boards: 0, wanted: 0, pods_per_node: 110, advertised: Advertised::No };
@@ -31,17 +30,13 @@ async fn place(bed: &ScaleBed, batch: &str) -> String {
     bed.placements(batch).await.unwrap().remove(&format!("{batch}-0")).unwrap()
 }
 
-/// Longest time from the moment at which a pod can be placed until it is bound: kube-scheduler's backoff between two
-/// attempts, which grows to 10 s, and 20 s for programs of a busy machine. Without a wake-up kube-scheduler tries again after
-/// 5 minutes, and collectors write after a heartbeat of a minute.
-const BOUND_WITHIN: Duration = Duration::from_secs(10 + 20);
+/// A heartbeat that wakes no pod in a test. Without a wake-up kube-scheduler tries again after 5 minutes, which is longer than a
+/// test waits.
+const RARELY: [&str; 2] = ["--heartbeat", "10m"];
 
-/// Waits until the only pod of the batch is placed; it must be on this node and within the time since `since`.
-async fn assert_bound_in_time(bed: &ScaleBed, batch: &str, node: &str, since: Instant) {
+/// Waits until the only pod of the batch is placed; it must be on this node.
+async fn assert_bound(bed: &ScaleBed, batch: &str, node: &str) {
     bed.wait_until_placed(batch, 1).await.unwrap();
-    let took = since.elapsed();
-    println!("{batch}: bound {took:?} after it could be");
-    assert!(took < BOUND_WITHIN, "{batch}: {took:?}");
     assert_eq!(bed.placements(batch).await.unwrap()[&format!("{batch}-0")], node);
 }
 
@@ -70,7 +65,7 @@ fn has_unhealthy_board(known: &Value) -> bool {
 async fn a_task_that_ends_sends_the_next_pod_elsewhere_by_the_stream_alone() {
     let bed = start(&[]).await;
     // After the boards' own annotations, no annotation is due within this test.
-    let rarely = ["--min-write-interval", "10m", "--heartbeat", "10m"];
+    let rarely = [&["--min-write-interval", "10m"], &RARELY[..]].concat();
     let collectors = Collectors::start(&bed, 2, &[bed.stream_url(0)], &rarely).await.unwrap();
     collectors.have_boards().await.unwrap();
     for collector in &collectors.all {
@@ -99,7 +94,7 @@ async fn a_task_that_ends_sends_the_next_pod_elsewhere_by_the_stream_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added() {
     let bed = start(&[]).await;
-    let hurry = ["--min-write-interval", "1s"];
+    let hurry = [&["--min-write-interval", "1s"], &RARELY[..]].concat();
     let collectors = Collectors::start(&bed, 2, &[], &hurry).await.unwrap();
     let [first, second] = &collectors.all[..] else { unreachable!("two were started") };
 
@@ -107,9 +102,8 @@ async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added
     bed.create_pods("before", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     let why = bed.why_pending("before").await.unwrap();
     assert!(why.contains("no FPGA device") || why.contains("no FPGA label"), "{why}");
-    let since = Instant::now();
     first.board("a10", Health::Healthy).await.unwrap();
-    assert_bound_in_time(&bed, "before", &first.node, since).await;
+    assert_bound(&bed, "before", &first.node).await;
 
     // The board is unhealthy, and the pod's event says so; then the board is healthy again.
     first.board("a10", Health::Unhealthy).await.unwrap();
@@ -117,18 +111,16 @@ async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added
     bed.create_pods("during", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     let why = bed.why_pending("during").await.unwrap();
     assert!(why.contains("FPGA device is unhealthy"), "{why}");
-    let since = Instant::now();
     first.board("a10", Health::Healthy).await.unwrap();
-    assert_bound_in_time(&bed, "during", &first.node, since).await;
+    assert_bound(&bed, "during", &first.node).await;
 
     // A board is added elsewhere while the first one is unhealthy.
     first.board("a10", Health::Unhealthy).await.unwrap();
     bed.wait_until_known(&first.node, "unhealthy", has_unhealthy_board).await.unwrap();
     bed.create_pods("after", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     bed.why_pending("after").await.unwrap();
-    let since = Instant::now();
     second.board("a10", Health::Healthy).await.unwrap();
-    assert_bound_in_time(&bed, "after", &second.node, since).await;
+    assert_bound(&bed, "after", &second.node).await;
     collectors.kill().await;
     bed.stop().await;
 }
@@ -139,7 +131,7 @@ async fn a_pod_waits_until_its_bitstream_is_valid_somewhere_or_loaded_where_it_m
     let config = folder.path().join("extender.yaml");
     list(&config, "s10");
     let bed = start(&["--config", config.to_str().unwrap()]).await;
-    let collectors = Collectors::start(&bed, 2, &[], &[]).await.unwrap();
+    let collectors = Collectors::start(&bed, 2, &[], &RARELY).await.unwrap();
     let [first, second] = &collectors.all[..] else { unreachable!("two were started") };
 
     // The only board is not listed for the bitstream; then a listed board is added.
@@ -148,9 +140,8 @@ async fn a_pod_waits_until_its_bitstream_is_valid_somewhere_or_loaded_where_it_m
     bed.create_pods("unlisted", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     let why = bed.why_pending("unlisted").await.unwrap();
     assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
-    let since = Instant::now();
     second.board("s10", Health::Healthy).await.unwrap();
-    assert_bound_in_time(&bed, "unlisted", &second.node, since).await;
+    assert_bound(&bed, "unlisted", &second.node).await;
 
     // The listed board becomes another board, and then itself again.
     second.board("a10", Health::Healthy).await.unwrap();
@@ -158,17 +149,15 @@ async fn a_pod_waits_until_its_bitstream_is_valid_somewhere_or_loaded_where_it_m
     bed.wait_until_known(&second.node, "an a10", is_a10).await.unwrap();
     bed.create_pods("changed", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     bed.why_pending("changed").await.unwrap();
-    let since = Instant::now();
     second.board("s10", Health::Healthy).await.unwrap();
-    assert_bound_in_time(&bed, "changed", &second.node, since).await;
+    assert_bound(&bed, "changed", &second.node).await;
 
     // The required bitstream is loaded.
     create_pod_that_wants_loaded(&bed, "loaded", "mm").await;
     let why = bed.why_pending("loaded").await.unwrap();
     assert!(why.contains("has not loaded the bitstream"), "{why}");
-    let since = Instant::now();
     first.board_with("a10", Health::Healthy, &["mm"]).await.unwrap();
-    assert_bound_in_time(&bed, "loaded", &first.node, since).await;
+    assert_bound(&bed, "loaded", &first.node).await;
     collectors.kill().await;
     bed.stop().await;
 }
@@ -179,7 +168,7 @@ async fn a_bitstream_that_the_administrator_lists_lets_waiting_pods_in_with_the_
     let config = folder.path().join("extender.yaml");
     list(&config, "s10");
     let bed = start(&["--config", config.to_str().unwrap()]).await;
-    let hurry = ["--min-write-interval", "1s"];
+    let hurry = [&["--min-write-interval", "1s"], &RARELY[..]].concat();
     let collectors = Collectors::start(&bed, 1, &[], &hurry).await.unwrap();
     let only = &collectors.all[0];
     only.board("a10", Health::Healthy).await.unwrap();
@@ -191,16 +180,15 @@ async fn a_bitstream_that_the_administrator_lists_lets_waiting_pods_in_with_the_
     // A file changes no API object: kube-scheduler tries again when a node's annotation is written, which happens
     // within a heartbeat.
     list(&config, "a10");
-    wait::until("the list to be in force", LONG, async || {
+    wait::until("the list to be in force", async || {
         let taken = r#"fpga_extender_config_changes_total{outcome="taken"} 1"#;
         let metrics = bed.http().get(&bed.extender_url("/metrics")).await?.text();
         Ok(metrics.contains(taken).then_some(()))
     })
     .await
     .unwrap();
-    let since = Instant::now();
     only.end_task(Duration::from_secs(30)).await.unwrap();
-    assert_bound_in_time(&bed, "listed", &only.node, since).await;
+    assert_bound(&bed, "listed", &only.node).await;
     collectors.kill().await;
     bed.stop().await;
 }
@@ -235,7 +223,7 @@ async fn on_a_single_node_nobody_is_asked_to_prioritize() {
     bed.start_scheduler(&SchedulerConfig::shipped(&bed.extender_url("")).unwrap()).await.unwrap();
     bed.create_pods("alone", Kind::Fpga, 20).await.unwrap();
     bed.wait_until_placed("alone", 20).await.unwrap();
-    wait::until("the calls to be counted", LONG, async || {
+    wait::until("the calls to be counted", async || {
         Ok((bed.metric("fpga_extender_single_node_filters_total").await? > 19.5).then_some(()))
     })
     .await

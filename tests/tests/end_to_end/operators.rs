@@ -1,5 +1,6 @@
 //! The operators' tools on a real control plane: the kubectl plugin, and recordings.
 
+use fpga_test_kit::patience;
 use fpga_tests::testbed::cluster::{
     BoardSpec, Cluster, ClusterSpec, CollectorChoice, ExtenderAway, NodeCache,
 };
@@ -16,12 +17,10 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-const LONG: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
 struct Bed {
@@ -70,7 +69,7 @@ impl Bed {
     }
 
     async fn wait_for(&self, what: &str, is: impl Fn(&[Value]) -> bool) {
-        wait::until(what, LONG, async || Ok(is(&self.cluster.extender_nodes().await?).then_some(())))
+        wait::until(what, async || Ok(is(&self.cluster.extender_nodes().await?).then_some(())))
             .await
             .unwrap();
     }
@@ -120,14 +119,14 @@ impl Bed {
                 }
                 panic!("it ended before {node} was the busiest");
             };
-            tokio::time::timeout(LONG, look).await.unwrap();
+            tokio::time::timeout(patience(), look).await.unwrap();
         };
         until("n2 ").await;
         self.publish([1_000, 2_000, 900_000]).await;
         until("n3 ").await;
         let id = i32::try_from(top.id().unwrap()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGINT).unwrap();
-        let status = tokio::time::timeout(LONG, top.wait()).await.unwrap().unwrap();
+        let status = tokio::time::timeout(patience(), top.wait()).await.unwrap().unwrap();
         assert!(status.success(), "{status}");
         self.publish([1_000, 900_000, 600_000]).await;
     }

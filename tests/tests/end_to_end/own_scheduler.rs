@@ -2,6 +2,7 @@
 //! A pod that says one line is placed, and another replica leads when the leader's extender has gone.
 //! `testbed::shipped` has the stand-ins for a kubelet; what a livenessProbe does is below.
 
+use fpga_test_kit::patience;
 use fpga_tests::testbed::manifests::{self, NAMESPACE, kubectl};
 use fpga_tests::testbed::process::Process;
 use fpga_tests::testbed::scale::ScaleBed;
@@ -12,9 +13,7 @@ use fpga_tests::testbed::wait;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 const WORKLOAD: &str = "deployment/fpga-scheduler-extender";
 
 /// A running pod of the scheduler.
@@ -31,7 +30,7 @@ async fn start(bed: &ScaleBed, index: usize) -> Replica {
     let root = plane.run_dir().path().join(&node);
     let pod = ShippedPod::create(plane, WORKLOAD, &node, address, &root).await.unwrap();
     let extender = Process::start(&pod.process(plane, "extender").await.unwrap()).unwrap();
-    extender.wait_ready(bed.http(), &format!("http://{address}:9464/readyz"), LONG).await.unwrap();
+    extender.wait_ready(bed.http(), &format!("http://{address}:9464/readyz"), patience()).await.unwrap();
     let scheduler = Process::start(&pod.kube_scheduler(plane).await.unwrap()).unwrap();
     Replica { address, extender, scheduler }
 }
@@ -40,7 +39,7 @@ async fn start(bed: &ScaleBed, index: usize) -> Replica {
 async fn leader(bed: &ScaleBed, before: Option<&str>) -> String {
     let lease = ["get", "lease", "kube-fpga-scheduler", "-n", NAMESPACE, "--ignore-not-found"];
     let holder = [&lease[..], &["-o", "jsonpath={.spec.holderIdentity}"]].concat();
-    wait::until("a kube-scheduler to lead", LONG, async || {
+    wait::until("a kube-scheduler to lead", async || {
         let holder = kubectl(bed.plane(), &holder).await?;
         Ok((!holder.is_empty() && Some(holder.as_str()) != before).then_some(holder))
     })
@@ -57,7 +56,7 @@ async fn pods_with_one_line_are_placed_and_a_leader_without_its_extender_is_repl
     let first = start(&bed, 0).await;
     let led_first = leader(&bed, None).await;
     let second = start(&bed, 1).await;
-    wait::until("the pods' policy to hold", LONG, async || {
+    wait::until("the pods' policy to hold", async || {
         let dry_run = ["run", "tried", "--image=none", "--dry-run=server", "-o=jsonpath={.spec.schedulerName}"];
         let board = r#"--overrides={"spec": {"containers": [{"name": "tried", "image": "none", "resources": {"limits": {"fpga-scheduling.io/accelerated": "1"}}}]}}"#;
         let name = kubectl(bed.plane(), &[&dry_run[..], &[board]].concat()).await?;
@@ -106,8 +105,8 @@ async fn pods_with_one_line_are_placed_and_a_leader_without_its_extender_is_repl
     }
     third.scheduler.check_running().unwrap();
     for replica in [second, third] {
-        replica.scheduler.stop(LONG).await;
-        replica.extender.stop(LONG).await;
+        replica.scheduler.stop(patience()).await;
+        replica.extender.stop(patience()).await;
     }
     bed.stop().await;
 }

@@ -8,7 +8,6 @@ use fpga_tests::testbed::wait;
 use std::time::Duration;
 use tokio::process::Command;
 
-const LONG: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Success and output of `kubectl-fpga`, which asks the picker.
@@ -26,7 +25,7 @@ async fn plugin(bed: &RoutedFunction, args: &[&str]) -> Result<(bool, String)> {
 
 /// Waits until the picker knows the end of all requests.
 async fn no_request_is_in_flight(bed: &RoutedFunction) -> Result<()> {
-    wait::until("all requests to have ended", LONG, async || {
+    wait::until("all requests to have ended", async || {
         let metrics = bed.picker.metrics(&bed.http).await?;
         Ok((metrics.metric("fpga_picker_requests_in_flight") < 0.5).then_some(()))
     })
@@ -76,7 +75,7 @@ async fn where_requests_went_and_why_is_shown_by_the_plugin() -> Result<()> {
     let head = format!("POST /function/{NAME} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n");
     slow.writable().await?;
     assert_eq!(slow.try_write(head.as_bytes())?, head.len());
-    let n1 = wait::until("the slow request to be in flight", LONG, async || {
+    let n1 = wait::until("the slow request to be in flight", async || {
         let (_, text) = plugin(&bed, &["top", "--by", "replica"]).await?;
         let n1 = text.lines().nth(1).filter(|row| row.contains(" n1 ")).map(str::to_owned);
         Ok(n1.filter(|row| row.split_whitespace().nth(4) == Some("1")))

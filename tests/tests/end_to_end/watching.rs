@@ -50,7 +50,7 @@ async fn each_query_of_dashboards_rules_and_alerts_has_data_of_the_real_services
     let (pool, _lost) = (site.pool_of(TENANTS[1]), site.start_job_without_bitstream());
     let goal = Goal::Throughput { actions_per_hour: 1 };
     let group = pool.open_group(GroupRequest::new("sha-256", goal, 0..=1)).unwrap();
-    let have_data = wait::until("each query to have data", LONG, async || {
+    let have_data = wait::until_within("each query to have data", LONG, async || {
         site.check_running();
         let mut without = BTreeMap::new();
         for (place, expression) in &wanted {

@@ -1,5 +1,6 @@
 //! What the live page shows with few rights, on a real API server with RBAC, as its stream has it.
 
+use fpga_test_kit::patience;
 use bytes::Bytes;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, apply, kubectl};
@@ -12,10 +13,8 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 use tempfile::TempDir;
 
-const LONG: Duration = Duration::from_secs(60);
 
 /// The rows that the page has got.
 struct Stream {
@@ -57,7 +56,7 @@ impl Stream {
                 }
             }
         };
-        let in_time = tokio::time::timeout(LONG, reading).await.is_ok();
+        let in_time = tokio::time::timeout(patience(), reading).await.is_ok();
         assert!(in_time, "{what}: {:#?}", self.rows);
     }
 
@@ -71,7 +70,7 @@ impl Stream {
 
 #[tokio::test]
 async fn the_page_shows_what_its_users_rights_allow_and_says_what_is_missing() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "pocl").await.unwrap();
     manifests::create_unreachable_extender(&plane).await.unwrap();
     let dir = TempDir::new().unwrap();
@@ -80,20 +79,21 @@ async fn the_page_shows_what_its_users_rights_allow_and_says_what_is_missing() {
         std::fs::write(&path, value.to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    kubectl(&plane, &["create", "namespace", "shop"]).await.unwrap();
+    let [shop, other] = ["shop", "other"].map(|prefix| plane.new_namespace(prefix));
+    let (shop, other) = (shop.await.unwrap(), other.await.unwrap());
     let mut pod = Workload::accelerated("sobel", ["true"]).bitstreams("sobel").pod();
     pod["apiVersion"] = json!("v1");
     pod["kind"] = json!("Pod");
     pod["spec"]["serviceAccountName"] = json!("viewer");
     let pod = file("pod.json", &pod);
-    for namespace in ["default", "shop"] {
+    for namespace in [&other, &shop] {
         kubectl(&plane, &["-n", namespace, "create", "serviceaccount", "viewer"]).await.unwrap();
         kubectl(&plane, &["-n", namespace, "apply", "-f", &pod]).await.unwrap();
     }
-    let token = manifests::token_in(plane.client(), "shop", "viewer", None).await.unwrap();
+    let token = manifests::token_in(plane.client(), &shop, "viewer", None).await.unwrap();
     let mut kubeconfig = serde_json::to_value(manifests::kubeconfig(&plane, &token).unwrap()).unwrap();
     for context in kubeconfig["contexts"].as_array_mut().unwrap() {
-        context["context"]["namespace"] = json!("shop");
+        context["context"]["namespace"] = json!(shop);
     }
     let kubeconfig = file("kubeconfig", &kubeconfig);
     let start = async |log: &str| {
@@ -114,32 +114,33 @@ async fn the_page_shows_what_its_users_rights_allow_and_says_what_is_missing() {
     let others = page.rows.iter().filter(|((table, _), row)| table != "sources" && !row.is_null());
     assert_eq!(others.count(), 0, "{:#?}", page.rows);
 
+    let (in_shop, in_other) = (format!("{shop}/sobel"), format!("{other}/sobel"));
     // Who may see pods of a namespace sees these, also when the right comes while the page is open.
-    kubectl(&plane, &["-n", "shop", "create", "role", "viewer", "--verb=get,list,watch", "--resource=pods"])
+    kubectl(&plane, &["-n", &shop, "create", "role", "viewer", "--verb=get,list,watch", "--resource=pods"])
         .await
         .unwrap();
-    let account = "--serviceaccount=shop:viewer";
-    kubectl(&plane, &["-n", "shop", "create", "rolebinding", "viewer", "--role=viewer", account])
+    let account = format!("--serviceaccount={shop}:viewer");
+    kubectl(&plane, &["-n", &shop, "create", "rolebinding", "viewer", "--role=viewer", &account])
         .await
         .unwrap();
     page.wait("the namespace's pods", |page| {
         let (state, message) = page.source("pods");
         state == "live"
-            && message.starts_with("Only pods of namespace shop are shown")
-            && !page.row("pods", "shop/sobel").is_null()
+            && message.starts_with(&format!("Only pods of namespace {shop} are shown"))
+            && !page.row("pods", &in_shop).is_null()
     })
     .await;
-    assert!(page.row("pods", "default/sobel").is_null(), "{:#?}", page.rows);
+    assert!(page.row("pods", &in_other).is_null(), "{:#?}", page.rows);
     assert_eq!(page.source("nodes").0, "forbidden");
     web.stop().await;
 
     // With the rights of the file all is shown; that no replica of the extender answers is no question of rights.
-    manifests::grant_plugins_rights(&plane, "shop", "viewer").await.unwrap();
+    manifests::grant_plugins_rights(&plane, &shop, "viewer").await.unwrap();
     let web = start("with").await;
     let mut page = Stream::open(&web).await;
     page.wait("all that the rights allow", |page| {
         ["nodes", "pods"].iter().all(|name| page.source(name) == ("live", ""))
-            && ["default/sobel", "shop/sobel"].iter().all(|pod| !page.row("pods", pod).is_null())
+            && [&in_other, &in_shop].iter().all(|pod| !page.row("pods", pod).is_null())
             && page.source("extender").0 == "lost"
     })
     .await;

@@ -1,7 +1,7 @@
 //! Our programs as pods of the images that users get, installed by the chart.
 
 use super::site::{delete, ready, sobel_image};
-use super::{LONG, pool, registry};
+use super::{pool, registry};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::any_cluster::AnyCluster;
 use fpga_tests::testbed::control_plane::ControlPlane;
@@ -66,7 +66,7 @@ async fn renewal_runs(cluster: &RealCluster) {
     let mut job = Job { spec: template.spec, ..Job::default() };
     job.metadata.name = Some(NAME.to_owned());
     jobs.create(&PostParams::default(), &job).await.unwrap();
-    wait::until("the renewal to succeed", LONG, async || {
+    wait::until("the renewal to succeed", async || {
         let status = jobs.get(NAME).await?.status.unwrap_or_default();
         anyhow::ensure!(status.failed.is_none(), "{status:?}");
         Ok(status.succeeded)
@@ -147,6 +147,6 @@ async fn the_chart_with_our_images_gives_pods_boards_by_one_line_on_two_real_nod
     pool::a_pod_on_a_node_without_a_board_has_its_job_done_elsewhere(&cluster, &pods, SHOP).await;
     delete(&pods, "job").await;
     cluster.uninstall().await.unwrap();
-    wait::until("our programs to end", LONG, async || Ok(running().is_empty().then_some(()))).await.unwrap();
+    wait::until("our programs to end", async || Ok(running().is_empty().then_some(()))).await.unwrap();
     cluster.stop().await;
 }

@@ -2,7 +2,7 @@
 //! that somebody put there. A registry that dies in the middle of a download, and a node plugin that does; bytes that have
 //! changed in the registry; a Bitstream that changes while pods are called; and a store that is full.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::load::Load;
 use super::publisher::{LIBRARY, Publisher, Release};
 use super::site::{Site, SiteSpec, create, delete, ready, sobel, waits_with};
@@ -194,7 +194,7 @@ impl Bed {
         let pod = self.pods.get(pod).await.unwrap();
         let url = format!("http://{}:{FUNCTION_PORT}/", pod.status.unwrap().pod_ip.unwrap());
         let case = Case::new(Function::Sobel, 64, 1).unwrap();
-        Load::start(&url, &case, 1, || HttpClient::new(LONG))
+        Load::start(&url, &case, 1, || HttpClient::new(patience()))
     }
 
     /// Changes a byte of the variant for boards of the first kind in the registry, or changes it back.
@@ -231,7 +231,7 @@ impl Bed {
         let Site { node, boards, .. } = &mut self.site;
         boards.start_plugin(node).unwrap();
         boards.wait_registered(registrations).await.unwrap();
-        wait::until("the rest to be asked for", LONG, async || {
+        wait::until("the rest to be asked for", async || {
             Ok((self.publisher.registry.requests("\" 206 ") == 1).then_some(()))
         })
         .await
@@ -247,7 +247,7 @@ impl Bed {
         third = serde_json::from_str(&third.to_string().replace(&registry, &valve)).unwrap();
         self.apply(&third).await;
         self.create("six", "sobel", KINDS[0]).await;
-        wait::until("a part of the bitstream to come", LONG, async || {
+        wait::until("a part of the bitstream to come", async || {
             Ok((come(&self.site) > 0).then_some(()))
         })
         .await

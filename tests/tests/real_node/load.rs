@@ -1,6 +1,5 @@
 //! Clients that call a function all the time, and count the requests that fail.
 
-use super::LONG;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::wait;
@@ -54,7 +53,7 @@ impl Load {
     /// Waits until each client has had further answers.
     pub async fn goes_on(&self) {
         let before = self.answered.load(Ordering::SeqCst);
-        wait::until("further requests to be answered", LONG, async || {
+        wait::until("further requests to be answered", async || {
             let now = self.answered.load(Ordering::SeqCst);
             Ok((now >= before + 4 * self.clients.len()).then_some(()))
         })

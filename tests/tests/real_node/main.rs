@@ -32,7 +32,6 @@ use site::{Site, create, delete, ready, sobel, start_plane};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
@@ -108,7 +107,7 @@ async fn one_line_gives_a_pod_in_a_restricted_namespace_a_board_and_its_token_di
 
     delete(&pods, "sobel").await;
     let gone = Instant::now();
-    wait::until("the token to be dead", Duration::from_secs(5), async || {
+    wait::until("the token to be dead", async || {
         Ok((!token_works(boards, token, vendors.path()).await).then_some(()))
     })
     .await
@@ -193,7 +192,7 @@ async fn after_each_part_of_a_node_was_killed_old_pods_go_on_and_new_ones_get_bo
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     let http = HttpClient::new(Duration::from_secs(10));
     let works = async |pods: &Api<Pod>, name: &str| {
-        wait::until(&format!("the function {name} to answer"), LONG, async || {
+        wait::until(&format!("the function {name} to answer"), async || {
             let status = pods.get(name).await?.status.unwrap_or_default();
             let address = status.pod_ip.clone().unwrap_or_default();
             case.invoke(&http, &address).await.map(Some).map_err(|error| error.context(format!("{status:?}")))
@@ -214,7 +213,7 @@ async fn after_each_part_of_a_node_was_killed_old_pods_go_on_and_new_ones_get_bo
         works(&old_pods, "sobel").await;
         assert_eq!(site.boards.tokens("dm0", "old"), token, "the old pod keeps its token");
         delete(&new_pods, &name).await;
-        wait::until("the new pod's token to be revoked", LONG, async || {
+        wait::until("the new pod's token to be revoked", async || {
             Ok(site.boards.tokens("dm0", "new").is_empty().then_some(()))
         })
         .await
@@ -231,7 +230,7 @@ async fn a_pod_waits_for_a_board_with_the_reason_also_while_the_plugin_is_killed
 
     site.boards.kill_manager(0).await;
     create(&pods, &sobel("sobel", &site.image)).await;
-    let reason = wait::until("the pod's reason", LONG, async || {
+    let reason = wait::until("the pod's reason", async || {
         let status = pods.get("sobel").await?.status.unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
         let waiting = containers.into_iter().next().and_then(|container| container.state?.waiting);

@@ -1,7 +1,6 @@
 //! The chart's NetworkPolicies where a controller enforces them: whom they let in, whom they keep out, and that our own
 //! programs work under them.
 
-use super::LONG;
 use super::site::{create, ready};
 use super::{pool, registry};
 use anyhow::{Context as _, ensure};
@@ -79,7 +78,7 @@ async fn restart_everything(cluster: &RealCluster) {
     for pod in &old {
         cluster.pods().delete(&pod.name_any(), &DeleteParams::default()).await.unwrap();
     }
-    wait::until("the pods without policies to be gone", LONG, async || {
+    wait::until("the pods without policies to be gone", async || {
         let now = cluster.pods().list(&ListParams::default()).await?.items;
         let remain: Vec<String> = now
             .iter()
@@ -160,7 +159,7 @@ async fn under_a_controller_that_enforces_them_policies_let_in_whom_they_name_an
     let kube_router = KubeRouter::start(cluster.plane(), NODE).await.unwrap();
     restart_everything(&cluster).await;
     let now = networks(&cluster).await;
-    wait::until("the policies to be enforced as they are written", LONG, async || {
+    wait::until("the policies to be enforced as they are written", async || {
         kube_router.check_running()?;
         for door in &DOORS {
             let expected: Vec<&str> = now

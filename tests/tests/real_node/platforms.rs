@@ -1,7 +1,7 @@
 //! Functions as OpenFaaS and Knative deploy them (tests/platforms) in pods of real nodes: they get boards by the label and the resource of
 //! the examples, and the chart's router calls them, those of Knative by way of its queue-proxy.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use anyhow::Context as _;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::invoke::Case;
@@ -89,7 +89,7 @@ impl Platform {
     /// Waits until all replicas are ready, and returns them.
     async fn ready_pods(&self, cluster: &RealCluster) -> Vec<Pod> {
         let pods: Api<Pod> = Api::namespaced(cluster.plane().client().clone(), self.namespace);
-        wait::until(&format!("the pods in {} to be ready", self.namespace), 2 * LONG, async || {
+        wait::until_within(&format!("the pods in {} to be ready", self.namespace), 2 * patience(), async || {
             cluster.check_running()?;
             let pods = pods.list(&ListParams::default()).await?.items;
             let all = pods.len() == REPLICAS && pods.iter().all(is_ready);
@@ -146,7 +146,7 @@ async fn functions_as_openfaas_and_knative_deploy_them_get_boards_and_are_called
             assert!(pod.annotations().contains_key(BOARDS), "{namespace}: {:?}", pod.annotations());
         }
         let url = router.url(namespace, "sobel");
-        wait::until(&format!("{namespace}: a choice by the bitstream"), LONG, async || {
+        wait::until(&format!("{namespace}: a choice by the bitstream"), async || {
             case.invoke_at(cluster.http(), &url).await?;
             let choice = last_choice(&cluster, namespace).await?;
             anyhow::ensure!(choice["basis"] == "resident", "{choice}");

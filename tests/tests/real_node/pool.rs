@@ -1,6 +1,5 @@
 //! The pool in pods, as the chart installs it: a pod of a node without a board has its job done by a board of another node.
 
-use super::LONG;
 use anyhow::Context as _;
 use fpga_images::FileTree;
 use fpga_tests::testbed::cluster::Runtime;
@@ -72,7 +71,7 @@ async fn boards_only_on(cluster: &RealCluster, node: &str) {
         nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     };
     let managers = async |expected: &[&str]| {
-        wait::until(&format!("device managers on {expected:?}"), LONG, async || {
+        wait::until(&format!("device managers on {expected:?}"), async || {
             let managers = cluster.addresses("fpga-device-manager").await?;
             Ok(managers.iter().map(|(node, _)| node).eq(expected).then_some(()))
         })
@@ -109,7 +108,7 @@ pub async fn a_pod_has_its_job_done(cluster: &RealCluster, pods: &Api<Pod>, node
     let mut pod = job.pod().unwrap();
     pod.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned());
     pods.create(&PostParams::default(), &pod).await.unwrap();
-    let said = wait::until("the job's pod to end", LONG, async || {
+    let said = wait::until("the job's pod to end", async || {
         cluster.check_running()?;
         let statuses = pods.get("job").await?.status.and_then(|status| status.container_statuses);
         let state = statuses.and_then(|statuses| statuses.into_iter().next()?.state);

@@ -1,6 +1,5 @@
 //! Somebody who publishes bitstreams as the documents say: a folder, our programs, and a registry.
 
-use super::LONG;
 use fpga_test_kit::Authority;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::control_plane::ControlPlane;
@@ -119,7 +118,7 @@ impl Publisher {
         let path = self.folder.path().join("bitstream.json");
         std::fs::write(&path, bitstream.to_string()).unwrap();
         let apply = ["apply", "--server-side", "-f", path.to_str().unwrap()];
-        wait::until("the API server to take the Bitstream", LONG, async || {
+        wait::until("the API server to take the Bitstream", async || {
             kubectl(plane, &apply).await.map(|_| Some(()))
         })
         .await

@@ -1,6 +1,5 @@
 //! Follows the book's quick start on a real node: the test runs the commands of the page, in their order, in one shell.
 
-use super::LONG;
 use anyhow::{Context as _, ensure};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::documents::{self, Runner, Shell};
@@ -88,7 +87,7 @@ async fn who_follows_the_quick_start_calls_a_function_on_a_board_and_sees_why_it
         assert!(said.contains(text), "no {text:?} in {said}");
     }
     // The extender hears of a bitstream in a slot within a second; the page says that the slot shows it.
-    wait::until("the bitstream to be shown in a slot", LONG, async || {
+    wait::until("the bitstream to be shown in a slot", async || {
         let nodes = cluster.kubectl_fpga(&["nodes", "-o", "wide"]).await?;
         ensure!(nodes.contains(NODE) && nodes.contains("sobel"), "{nodes}");
         Ok(Some(()))

@@ -1,7 +1,7 @@
 //! fpga-registry in pods, as the chart installs it: which replica works, what its own token is refused, and what it
 //! suggests where a board is lost.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::site::sobel_image;
 use anyhow::{Context as _, ensure};
 use fpga_tests::functions::Function;
@@ -45,7 +45,7 @@ fn replicas() -> ListParams {
 /// The pod that holds the Lease, which must be the only one that says that it leads.
 async fn leader(cluster: &RealCluster, before: Option<&str>) -> Pod {
     let leases: Api<Lease> = Api::namespaced(cluster.plane().client().clone(), NAMESPACE);
-    wait::until("one registry to lead", LONG, async || {
+    wait::until("one registry to lead", async || {
         cluster.check_running()?;
         let holder = leases.get(REGISTRY).await?.spec.and_then(|spec| spec.holder_identity);
         let holder = holder.filter(|holder| !holder.is_empty()).context("nobody holds the Lease")?;
@@ -168,7 +168,7 @@ pub async fn the_network_policy_is_for_its_pods(cluster: &RealCluster) {
 /// Waits for an event with this reason in the namespace.
 pub async fn told(cluster: &RealCluster, namespace: &str, reason: &str) -> Event {
     let events: Api<Event> = Api::namespaced(cluster.plane().client().clone(), namespace);
-    wait::until(&format!("the event {reason}"), LONG, async || {
+    wait::until(&format!("the event {reason}"), async || {
         let mut events = events.list(&ListParams::default()).await?.items.into_iter();
         Ok(events.find(|event| event.reason.as_deref() == Some(reason)))
     })
@@ -179,7 +179,7 @@ pub async fn told(cluster: &RealCluster, namespace: &str, reason: &str) -> Event
 /// Waits until so many pods of the Deployment `app` are Ready and stay, and returns them.
 pub async fn until_ready(pods: &Api<Pod>, app: &str, count: usize) -> Vec<Pod> {
     let of_app = ListParams::default().labels(&format!("app={app}"));
-    wait::until(&format!("{count} Ready pods of {app}"), 2 * LONG, async || {
+    wait::until_within(&format!("{count} Ready pods of {app}"), 2 * patience(), async || {
         let mut all = pods.list(&of_app).await?.items;
         all.retain(|pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none());
         Ok((all.len() == count).then_some(all))
@@ -199,7 +199,7 @@ pub async fn a_lost_board_is_told_on_the_deployment_and_no_pod_goes(cluster: &Re
     let before = until_ready(&pods, "sobel", 2).await;
     let uids = |pods: &[Pod]| -> BTreeSet<Option<String>> { pods.iter().map(Pod::uid).collect() };
     let node = before[0].spec.as_ref().unwrap().node_name.clone().unwrap();
-    wait::until("the boards to say whose they are", LONG, async || {
+    wait::until("the boards to say whose they are", async || {
         let boards = cluster.kubectl_fpga(&["boards", "-o", "wide"]).await?;
         let has_one = |pod: &Pod| boards.contains(&format!("{ADVISED}/{}", pod.name_any()));
         ensure!(before.iter().all(has_one), "{boards}");

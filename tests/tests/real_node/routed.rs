@@ -1,7 +1,7 @@
 //! The chart's router in pods of real nodes: requests go by its Envoys and pickers, which know the boards by streams of the
 //! collectors, while pods of the router end in every way, and one of the function is evicted.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::load::Load;
 use super::registry::until_ready;
 use super::site::sobel_image;
@@ -62,7 +62,7 @@ async fn deploy(cluster: &RealCluster, pods: &Api<Pod>, image: &Image) {
 async fn an_evicted_replica_costs_no_request(pods: &Api<Pod>, load: &Load) {
     let evicted = until_ready(pods, FUNCTION, 2).await.remove(0).name_any();
     pods.evict(&evicted, &EvictParams::default()).await.unwrap();
-    wait::until("the evicted replica to be gone", LONG, async || {
+    wait::until("the evicted replica to be gone", async || {
         Ok(pods.get_opt(&evicted).await?.is_none().then_some(()))
     })
     .await
@@ -90,7 +90,7 @@ async fn pickers_know_the_boards_by_streams(cluster: &RealCluster) {
         "fpga_picker_nodes{source=\"stream\"} 2",
         "fpga_picker_nodes{source=\"annotation\"} 0",
     ];
-    wait::until("both pickers to know the boards by streams", 2 * LONG, async || {
+    wait::until_within("both pickers to know the boards by streams", 2 * patience(), async || {
         cluster.check_running()?;
         let texts: Vec<String> = pickers(cluster).await?.iter().map(Answer::text).collect();
         let knows = |text: &String| lines.iter().all(|line| text.lines().any(|shown| shown == *line));
@@ -132,7 +132,7 @@ async fn kill_one(program: &str) {
     let before = processes(program);
     assert_eq!(before.len(), 2, "{program}: {before:?}");
     kill(Pid::from_raw(*before.first().unwrap()), Signal::SIGKILL).unwrap();
-    wait::until(&format!("{program} to be started again"), LONG, async || {
+    wait::until(&format!("{program} to be started again"), async || {
         let now = processes(program);
         Ok((now.len() == 2 && now != before).then_some(()))
     })
@@ -162,9 +162,9 @@ async fn the_router_picks_by_streams_and_answers_every_request_while_its_pods_an
     let router = cluster.router().await.unwrap();
     let url = router.url(SHOP, FUNCTION);
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
-    let http = HttpClient::keeping_connections(LONG);
+    let http = HttpClient::keeping_connections(patience());
     // A collector's stream tells that the board of the replica that served has the bitstream.
-    wait::until("a request to be sent to a slot that has the bitstream", LONG, async || {
+    wait::until("a request to be sent to a slot that has the bitstream", async || {
         case.invoke_at(&http, &url).await?;
         Ok(choices(&cluster).await.contains_key("resident").then_some(()))
     })
@@ -179,13 +179,13 @@ async fn the_router_picks_by_streams_and_answers_every_request_while_its_pods_an
     assert!(!choices.contains_key("in_flight"), "a choice was made without a fresh state: {choices:?}");
 
     // Pods that end in order, and pickers that end in any way, cost no request.
-    let load = Load::start(&url, &case, CLIENTS, || HttpClient::keeping_connections(LONG));
+    let load = Load::start(&url, &case, CLIENTS, || HttpClient::keeping_connections(patience()));
     load.goes_on().await;
     let of_router = cluster.pods();
     let routers = ListParams::default().labels("app.kubernetes.io/name=fpga-router");
     let first = of_router.list(&routers).await.unwrap().items.remove(0).metadata.name.unwrap();
     of_router.delete(&first, &DeleteParams::default()).await.unwrap();
-    wait::until("the router's pod to be gone", LONG, async || {
+    wait::until("the router's pod to be gone", async || {
         Ok(of_router.get_opt(&first).await?.is_none().then_some(()))
     })
     .await

@@ -1,6 +1,5 @@
 //! A control plane and its only node, on which our programs run beside the kubelet: what most tests need.
 
-use super::LONG;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::{Runtime, rbac};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
@@ -71,7 +70,7 @@ pub async fn create(pods: &Api<Pod>, pod: &RestrictedPod) {
 /// Deletes the pod and waits until it is gone.
 pub async fn delete(pods: &Api<Pod>, name: &str) {
     pods.delete(name, &DeleteParams::default()).await.unwrap();
-    wait::until(&format!("the pod {name} to be gone"), LONG, async || {
+    wait::until(&format!("the pod {name} to be gone"), async || {
         Ok(pods.get_opt(name).await?.is_none().then_some(()))
     })
     .await
@@ -80,7 +79,7 @@ pub async fn delete(pods: &Api<Pod>, name: &str) {
 
 /// Waits until the pod is ready and returns it.
 pub async fn ready(pods: &Api<Pod>, name: &str, node: &RealNode) -> Pod {
-    wait::until(&format!("the pod {name} to be ready"), LONG, async || {
+    wait::until(&format!("the pod {name} to be ready"), async || {
         node.check_running()?;
         let pod = pods.get(name).await?;
         anyhow::ensure!(is_ready(&pod), "{:?}", pod.status);
@@ -92,7 +91,7 @@ pub async fn ready(pods: &Api<Pod>, name: &str, node: &RealNode) -> Pod {
 
 /// Waits until the pod's container can't start for a reason with this text.
 pub async fn waits_with(pods: &Api<Pod>, pod: &str, text: &str) {
-    wait::until(&format!("the pod {pod} to wait because of: {text}"), LONG, async || {
+    wait::until(&format!("the pod {pod} to wait because of: {text}"), async || {
         let status = pods.get(pod).await?.status.unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
         let waiting = containers.into_iter().next().and_then(|container| container.state?.waiting);

@@ -1,6 +1,6 @@
 //! States of a real node in which pods wait, fail for good, or are replaced: no instance left, no plugin, no node.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::site::{Site, node_spec, ready, sobel, sobel_image};
 use fpga_tests::testbed::cluster::{Runtime, rbac};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Waits until kube-scheduler says why it can't place the pod, with this text.
 async fn pending_with(pods: &Api<Pod>, name: &str, text: &str) {
-    wait::until(&format!("the pod {name} to wait because of: {text}"), LONG, async || {
+    wait::until(&format!("the pod {name} to wait because of: {text}"), async || {
         let conditions = pods.get(name).await?.status.and_then(|status| status.conditions);
         let scheduled = conditions.into_iter().flatten().find(|condition| condition.type_ == "PodScheduled");
         let message = scheduled.and_then(|condition| condition.message).unwrap_or_default();
@@ -31,7 +31,7 @@ async fn pending_with(pods: &Api<Pod>, name: &str, text: &str) {
 /// Waits for a pod with this label `app` for which the condition holds, and returns its name.
 async fn pod_of(pods: &Api<Pod>, app: &str, holds: impl Fn(&Pod) -> bool) -> String {
     let of_app = ListParams::default().labels(&format!("app={app}"));
-    wait::until(&format!("a pod of {app}"), LONG, async || {
+    wait::until(&format!("a pod of {app}"), async || {
         let pod = pods.list(&of_app).await?.items.into_iter().find(&holds);
         Ok(pod.and_then(|pod| pod.metadata.name))
     })
@@ -94,7 +94,7 @@ async fn pods_wait_where_no_instance_is_left_or_no_plugin_and_one_that_is_bound_
 
     create("second", 1).await;
     ready(&pods, "second", &node).await;
-    wait::until("the extender to know that no instance is left", LONG, async || {
+    wait::until("the extender to know that no instance is left", async || {
         let reason = rejection(&http, &plane).await?;
         Ok((reason.as_deref() == Some("FPGA device has as many containers as it may have")).then_some(()))
     })
@@ -107,7 +107,7 @@ async fn pods_wait_where_no_instance_is_left_or_no_plugin_and_one_that_is_bound_
     let third = pod_of(&pods, "third", |pod| pod.spec.is_some()).await;
     pending_with(&pods, &third, "Insufficient fpga-scheduling.io/accelerated").await;
     bind(&pods, &third, "n1").await;
-    wait::until("the pod to fail", LONG, async || {
+    wait::until("the pod to fail", async || {
         let status = pods.get(&third).await?.status.unwrap_or_default();
         let failed = status.phase.as_deref() == Some("Failed");
         Ok((failed && status.reason.as_deref() == Some("UnexpectedAdmissionError")).then_some(()))
@@ -121,12 +121,12 @@ async fn pods_wait_where_no_instance_is_left_or_no_plugin_and_one_that_is_bound_
     delete("second").await;
     ready(&pods, &replacement, &node).await;
     sets.delete("third", &DeleteParams::default()).await.unwrap();
-    let freed = wait::until("the extender to know of the free instance", LONG, async || {
+    let freed = wait::until("the extender to know of the free instance", async || {
         Ok(rejection(&http, &plane).await?.is_none().then_some(()))
     });
     freed.await.unwrap();
     boards.kill_plugin().await;
-    wait::until("the extender to reject the node without its plugin", LONG, async || {
+    wait::until("the extender to reject the node without its plugin", async || {
         let reason = rejection(&http, &plane).await?;
         Ok((reason.as_deref() == Some("FPGA node plugin does not answer")).then_some(()))
     })
@@ -154,7 +154,7 @@ async fn after_a_reboot_a_controllers_pod_has_a_board_again_and_no_token_from_be
     let ready_pod = async || -> anyhow::Result<Option<Pod>> {
         Ok(pods.list(&ListParams::default()).await?.items.into_iter().find(is_ready))
     };
-    let first = wait::until("the controller's pod to be ready", LONG, ready_pod).await.unwrap();
+    let first = wait::until("the controller's pod to be ready", ready_pod).await.unwrap();
     let container = |pod: &Pod| -> Value {
         serde_json::to_value(
             &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].container_id,
@@ -170,13 +170,13 @@ async fn after_a_reboot_a_controllers_pod_has_a_board_again_and_no_token_from_be
     let node = RealNode::start(node_spec(&image), &plane).await.unwrap();
     assert!(!node.machine().path("/run/fpga").exists());
     let boards = Boards::start(&node, &plane, Runtime::from_env().unwrap(), &["dm0"]).await.unwrap();
-    let again = wait::until("a pod of the controller to be ready after the reboot", 2 * LONG, async || {
+    let again = wait::until_within("a pod of the controller to be ready after the reboot", 2 * patience(), async || {
         node.check_running()?;
         Ok(ready_pod().await?.filter(|pod| container(pod) != container(&first)))
     })
     .await
     .unwrap();
-    let tokens = wait::until("the tokens to be those of the pod that runs", LONG, async || {
+    let tokens = wait::until("the tokens to be those of the pod that runs", async || {
         let tokens = boards.tokens("dm0", "shop");
         Ok((tokens.len() == 1).then_some(tokens))
     })

@@ -1,7 +1,7 @@
 //! Tenants of one board on a real node, where managers run as their DaemonSet runs them: what a hostile kernel reaches,
 //! what a pod sees of others, and what becomes of sessions whose pod has ended.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::site::{Site, SiteSpec, create, delete};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::Runtime;
@@ -21,9 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::task::JoinHandle;
-
-/// Longest time from a pod's end to that of its token's sessions.
-const PROMISED: Duration = Duration::from_secs(5);
 
 /// A site whose boards `test-0`, `test-1` and so on have a supervisor.
 struct Tenancy {
@@ -54,7 +51,7 @@ impl Tenancy {
 
     /// Waits until the pod has written this line, and returns all of its lines: an attempt and what came of it.
     async fn outcomes(&self, namespace: &str, pod: &str, last: &str) -> BTreeMap<String, String> {
-        let log = wait::until(&format!("{pod} to write {last:?}"), LONG, async || {
+        let log = wait::until(&format!("{pod} to write {last:?}"), async || {
             let log = self.site.node.container_log(namespace, pod, "main");
             anyhow::ensure!(!log.is_empty(), "the pod wrote nothing");
             anyhow::ensure!(log.contains(last), "{log}");
@@ -113,7 +110,7 @@ impl Neighbour {
     /// Waits for a verified answer to a call that began after this one of ours.
     async fn answers_again(&self) {
         let before = self.answers.load(Ordering::SeqCst);
-        wait::until("the neighbour's answer", LONG, async || {
+        wait::until("the neighbour's answer", async || {
             anyhow::ensure!(!self.calls.is_finished(), "the neighbour has failed");
             Ok((self.answers.load(Ordering::SeqCst) >= before + 2).then_some(()))
         })
@@ -185,7 +182,7 @@ async fn a_hostile_kernel_reaches_nothing_and_takes_nothing_and_its_neighbour_co
     for pod in ["reaches", "hog", "endless"] {
         mill.delete(pod, &DeleteParams::default()).await.unwrap();
     }
-    wait::until("nothing of the mill to be left", LONG, async || {
+    wait::until("nothing of the mill to be left", async || {
         let metrics = tenancy.metrics().await;
         let died = metrics.lines().find_map(|line| {
             line.strip_prefix("fpga_device_manager_tenant_processes_died_total{board=\"test-0\"} ")
@@ -251,7 +248,7 @@ async fn a_pod_sees_its_own_claim_alone_and_a_session_ends_with_the_pod_whose_to
 
     delete(&mill, "looks").await;
     let gone = Instant::now();
-    let line = tokio::time::timeout(PROMISED, lines.next_line()).await.expect("the session ends in time");
+    let line = tokio::time::timeout(patience(), lines.next_line()).await.expect("the session ends");
     println!("pod gone to session ended: {} ms", gone.elapsed().as_millis());
     let line = line.unwrap().unwrap();
     assert!(line.starts_with("endless: OpenCL error -"), "{line}");
@@ -282,7 +279,7 @@ async fn each_namespace_has_a_process_and_a_quota_of_its_own_also_where_all_pods
     }
     // The mill has all the sessions that it may have; the shop, with the same user id, has two and may have more.
     tenancy.attempts(&mill, "second", &["own:/"]).await;
-    let log = wait::until("the second pod of the mill to end", LONG, async || {
+    let log = wait::until("the second pod of the mill to end", async || {
         let log = tenancy.site.node.container_log("mill", "second", "main");
         Ok((!log.is_empty()).then_some(log))
     })

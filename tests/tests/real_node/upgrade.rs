@@ -1,6 +1,6 @@
 //! `helm upgrade` and `helm rollback` on real nodes, while pods that ask for a board are created all the time.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::site::{create, sobel_image};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::invoke::Case;
@@ -79,7 +79,7 @@ impl Load {
     async fn end(self) -> (u32, Seen) {
         self.stop.store(true, Ordering::SeqCst);
         let created = self.created.await.unwrap();
-        let seen = tokio::time::timeout(2 * LONG, self.seen).await;
+        let seen = tokio::time::timeout(2 * patience(), self.seen).await;
         (created, seen.unwrap_or_else(|_| panic!("a pod neither becomes ready nor fails")).unwrap())
     }
 }
@@ -139,7 +139,7 @@ async fn pods_are_bound_and_none_fails_while_helm_upgrades_and_rolls_back_every_
     deployments.create(&PostParams::default(), &function.deployment(1).unwrap()).await.unwrap();
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     let function_answers = async || {
-        wait::until("the function to answer", 2 * LONG, async || {
+        wait::until_within("the function to answer", 2 * patience(), async || {
             let pods = shop.list(&ListParams::default()).await?.items;
             let pod = pods.into_iter().find(is_ready);
             let Some(address) = pod.and_then(|pod| pod.status?.pod_ip) else { return Ok(None) };

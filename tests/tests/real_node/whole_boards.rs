@@ -7,7 +7,7 @@ mod bed;
 mod cold_starts;
 mod unlisted;
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::registry::{told, until_ready};
 use super::site::{create, delete, ready, waits_with};
 use anyhow::ensure;
@@ -52,7 +52,7 @@ impl Load {
             let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
             let mut address = address.subscribe();
             tokio::spawn(async move {
-                let http = HttpClient::new(LONG);
+                let http = HttpClient::new(patience());
                 while !stop.load(Ordering::SeqCst) {
                     let at = address.borrow().clone();
                     match hold(&http, &at).await {
@@ -73,7 +73,7 @@ impl Load {
     /// Waits until each client has had further answers.
     async fn goes_on(&self) {
         let before = self.answered.load(Ordering::SeqCst);
-        wait::until("further requests to be answered", LONG, async || {
+        wait::until("further requests to be answered", async || {
             Ok((self.answered.load(Ordering::SeqCst) >= before + 4 * WORKERS).then_some(()))
         })
         .await
@@ -145,7 +145,7 @@ async fn a_pod_gets_a_whole_board_when_another_one_was_moved_off_it_and_no_kerne
     load.address.send_replace(address_of(idle));
     let wants = ready(&mill, "wants", bed.node("n1")).await;
     println!("a pod created to its board reconfigured for it: {} ms", wanted.elapsed().as_millis());
-    let ended = wait::until("the move to end", LONG, async || {
+    let ended = wait::until("the move to end", async || {
         let moves = records(client, "moves.json").await?;
         ensure!(moves.iter().all(|record| record["outcome"] == "ended"), "{moves:?}");
         Ok(Some(moves))
@@ -164,7 +164,7 @@ async fn a_pod_gets_a_whole_board_when_another_one_was_moved_off_it_and_no_kerne
     // The replacement serves on the other node, and the old pod's board is the new pod's alone.
     let after = until_ready(&shop, "hold", 2).await;
     assert!(after.iter().all(|pod| node_of(pod) == "n2" && pod.uid() != busy.uid()), "{after:?}");
-    wait::until("the boards to say whose they are", LONG, async || {
+    wait::until("the boards to say whose they are", async || {
         let [one, two] = [bed.told_board("n1").await, bed.told_board("n2").await];
         ensure!(one["pods"] == json!(["mill/wants"]), "{one}");
         ensure!(two["pods"].as_array().is_some_and(|pods| pods.len() == 2), "{two}");
@@ -174,7 +174,7 @@ async fn a_pod_gets_a_whole_board_when_another_one_was_moved_off_it_and_no_kerne
     })
     .await
     .unwrap();
-    let http = HttpClient::new(LONG);
+    let http = HttpClient::new(patience());
     for _ in 0..5 {
         assert_eq!(hold(&http, &address_of(&wants)).await.unwrap(), 1, "a kernel of another bitstream ran");
     }
@@ -189,7 +189,7 @@ async fn a_pod_gets_a_whole_board_when_another_one_was_moved_off_it_and_no_kerne
     }
 
     // What the Bitstreams and people are told, when the nodes' annotations tell what was loaded.
-    wait::until("the counts", 2 * LONG, async || {
+    wait::until_within("the counts", 2 * patience(), async || {
         let text = bed.cluster.kubectl_fpga(&["bitstreams", "-o", "json"]).await?;
         let all: Vec<Value> = serde_json::from_str(&text)?;
         ensure!(

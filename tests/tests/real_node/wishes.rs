@@ -1,7 +1,7 @@
 //! What pods ask for on a real node: several boards, boards of a vendor or of a kind, boards that are not there; and a burst
 //! of pods that asks for any board.
 
-use super::LONG;
+use fpga_test_kit::patience;
 use super::site::{Site, SiteSpec, create, delete, ready, sobel};
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::http_client::HttpClient;
@@ -31,7 +31,7 @@ fn waiting_message(pod: Pod) -> Option<String> {
 
 /// The annotations of the pod, when the node plugin has written which boards it has.
 async fn annotations_of(pods: &Api<Pod>, name: &str) -> BTreeMap<String, String> {
-    wait::until("the pod's annotation", LONG, async || {
+    wait::until("the pod's annotation", async || {
         let annotations = pods.get(name).await?.metadata.annotations.unwrap_or_default();
         Ok(annotations.contains_key("fpga-scheduling.io/boards").then_some(annotations))
     })
@@ -53,7 +53,7 @@ async fn containers_on_boards(site: &Site, http: &HttpClient) -> Vec<u32> {
 /// Pods that start at the same time, and use nothing yet, have as many on each board as on any other.
 async fn a_burst_of_pods_spreads_over_all_boards(site: &Site, pods: &Api<Pod>, idle: &Image) {
     let http = HttpClient::new(Duration::from_secs(10));
-    wait::until("the boards to be nobody's", LONG, async || {
+    wait::until("the boards to be nobody's", async || {
         Ok((containers_on_boards(site, &http).await == [0; 4]).then_some(()))
     })
     .await
@@ -63,7 +63,7 @@ async fn a_burst_of_pods_spreads_over_all_boards(site: &Site, pods: &Api<Pod>, i
     let burst = burst.boards("fpga-scheduling.io/accelerated", 1).replica_set(BURST).unwrap();
     let begin = Instant::now();
     sets.create(&PostParams::default(), &burst).await.unwrap();
-    wait::until("the burst to be ready", 3 * LONG, async || {
+    wait::until_within("the burst to be ready", 3 * patience(), async || {
         site.boards.check_running()?;
         let ready = pods
             .list(&ListParams::default().labels("app=burst"))
@@ -158,7 +158,7 @@ async fn a_board_that_the_node_can_never_have_is_told_at_the_pod_and_then_kube_s
     let lost = sobel("lost", &site.image).label("fpga-scheduling.io/fpga-vendor", "nobody");
     let sets: Api<ReplicaSet> = Api::namespaced(site.plane.client().clone(), "shop");
     let set = sets.create(&PostParams::default(), &lost.replica_set(1).unwrap()).await.unwrap();
-    let message = wait::until("the pod's reason", LONG, async || {
+    let message = wait::until("the pod's reason", async || {
         let lost = pods.list(&ListParams::default()).await?.items.into_iter().next();
         Ok(lost.and_then(waiting_message).filter(|message| message.contains("FPGA")))
     })
@@ -168,7 +168,7 @@ async fn a_board_that_the_node_can_never_have_is_told_at_the_pod_and_then_kube_s
 
     let nodes: Api<Node> = Api::all(site.plane.client().clone());
     let uid = set.metadata.uid.unwrap();
-    wait::until("the controller to be kept off the node", Duration::from_secs(180), async || {
+    wait::until_within("the controller to be kept off the node", Duration::from_secs(180), async || {
         let annotations = nodes.get("n1").await?.metadata.annotations.unwrap_or_default();
         let state = annotations.get("fpga-scheduling.io/node-state").map(String::as_str).unwrap_or_default();
         let state: Value = serde_json::from_str(state)?;
@@ -193,14 +193,14 @@ async fn a_board_that_the_node_can_never_have_is_told_at_the_pod_and_then_kube_s
     let found = sobel("found", &site.image).label("fpga-scheduling.io/fpga-vendor", "nobody");
     sets.create(&PostParams::default(), &found.replica_set(1).unwrap()).await.unwrap();
     let of_found = ListParams::default().labels("app=found");
-    let found = wait::until("the other controller's pod to be ready", 2 * LONG, async || {
+    let found = wait::until_within("the other controller's pod to be ready", 2 * patience(), async || {
         Ok(pods.list(&of_found).await?.items.into_iter().find(is_ready))
     });
     let found = found.await.unwrap().metadata.name.unwrap();
     explain_tells_the_board_and_the_plugins_reason(&site, &pods, &found).await;
 
     let of_lost = ListParams::default().labels("app=lost");
-    wait::until("the controller's next pod to wait with the reason", LONG, async || {
+    wait::until("the controller's next pod to wait with the reason", async || {
         let next = pods.list(&of_lost).await?.items.into_iter();
         let conditions = next.filter_map(|pod| pod.status?.conditions).flatten();
         let messages: Vec<String> = conditions.filter_map(|condition| condition.message).collect();

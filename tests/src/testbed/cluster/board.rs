@@ -1,7 +1,8 @@
 //! A node with a board: stand-in kubelet, collector and device manager. Collector and device manager can be killed
 //! and restarted.
 
-use super::{Runtime, START, STOP};
+use fpga_test_kit::patience;
+use super::{Runtime, STOP};
 use crate::testbed::control_plane::ControlPlane;
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::identity::Identity;
@@ -142,7 +143,7 @@ impl Board {
             logs: run_dir.path().join("logs"),
             collector: None,
             device_manager: None,
-            http: HttpClient::new(START),
+            http: HttpClient::new(patience()),
             spec,
             dir,
         };
@@ -211,7 +212,7 @@ impl Board {
             .arg(&self.kubeconfig)
             .args(&self.spec.collector_args);
         let process = Process::start(&spec)?;
-        process.wait_ready(&self.http, &self.collector_url("/readyz"), START).await?;
+        process.wait_ready(&self.http, &self.collector_url("/readyz"), patience()).await?;
         self.collector = Some(process);
         Ok(())
     }
@@ -275,7 +276,7 @@ impl Board {
             spec = spec.env(name, value);
         }
         let process = Process::start(&spec.args(&self.spec.device_manager_args))?;
-        wait::until("the device manager to listen", START, async || {
+        wait::until("the device manager to listen", async || {
             process.check_running()?;
             Ok(ready.exists().then_some(()))
         })

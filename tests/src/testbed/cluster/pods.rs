@@ -7,10 +7,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use std::time::Duration;
 
-/// Longest time that an operation may take.
-const LONG: Duration = Duration::from_secs(90);
 
 impl Cluster {
     /// The pods of the default namespace.
@@ -42,7 +39,7 @@ impl Cluster {
     pub async fn delete(&self, pod: &str) -> Result<()> {
         self.pods().delete(pod, &DeleteParams::default().grace_period(1)).await?;
         let gone = async || Ok(self.pods().get_opt(pod).await?.is_none().then_some(()));
-        wait::until(&format!("the pod {pod} to be gone"), LONG, gone).await
+        wait::until(&format!("the pod {pod} to be gone"), gone).await
     }
 
     /// Waits until the pod is placed and returns its node.
@@ -54,7 +51,7 @@ impl Cluster {
             self.check_running()?;
             Ok(self.pods().get(pod).await?.spec.and_then(|spec| spec.node_name))
         };
-        wait::until(&format!("the pod {pod} to be placed"), LONG, look).await
+        wait::until(&format!("the pod {pod} to be placed"), look).await
     }
 
     /// Waits until the pod is ready and returns its address.
@@ -93,7 +90,7 @@ impl Cluster {
             last = self.pods().get_opt(name).await?;
             Ok(last.clone().filter(|pod| holds(pod)))
         };
-        let result = wait::until(&format!("the pod {name} to be {what}"), LONG, look).await;
+        let result = wait::until(&format!("the pod {name} to be {what}"), look).await;
         let status = last.and_then(|pod| serde_json::to_string_pretty(&pod.status).ok()).unwrap_or_default();
         result.with_context(|| format!("the status of {name} is {status}"))
     }

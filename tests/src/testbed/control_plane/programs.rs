@@ -2,6 +2,7 @@
 
 use super::Extent;
 use super::scheduler::SchedulerConfig;
+use super::seed::Seed;
 use super::signing_key::SigningKey;
 use crate::testbed::identity::Credential;
 use crate::testbed::network::Network;
@@ -29,6 +30,16 @@ pub fn api_server_url(network: &Network) -> String {
     format!("https://{}:{API_SERVER_PORT}", network.control_plane())
 }
 
+/// The URL at which etcd takes requests.
+pub fn etcd_url(network: &Network) -> String {
+    format!("http://{}:{ETCD_PORT}", network.control_plane())
+}
+
+/// Path of etcd's data.
+pub fn etcd_data(run_dir: &RunDir) -> PathBuf {
+    run_dir.path().join("etcd")
+}
+
 /// Path of the certificate that the API server generates for itself.
 pub fn api_server_certificate(run_dir: &RunDir) -> PathBuf {
     run_dir.path().join("apiserver-certs/apiserver.crt")
@@ -50,17 +61,22 @@ impl Programs {
         self.dir.join("kubectl")
     }
 
+    /// The data from which these programs start.
+    pub fn seed(&self) -> Seed {
+        Seed::beside(&self.dir)
+    }
+
     fn spec(&self, name: &str, run_dir: &RunDir) -> ProcessSpec {
         ProcessSpec::new(name, self.dir.join(name), run_dir.log(name))
     }
 
     pub fn start_etcd(&self, network: &Network, run_dir: &RunDir) -> Result<Process> {
         let ip = network.control_plane();
-        let client = format!("http://{ip}:{ETCD_PORT}");
+        let client = etcd_url(network);
         let peer = format!("http://{ip}:{ETCD_PEER_PORT}");
         let spec = self
             .spec("etcd", run_dir)
-            .arg(format!("--data-dir={}", run_dir.path().join("etcd").display()))
+            .arg(format!("--data-dir={}", etcd_data(run_dir).display()))
             .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
             .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
             .args(["--name=testbed".to_owned(), format!("--initial-cluster=testbed={peer}")])
@@ -84,7 +100,7 @@ impl Programs {
         let certificates = certificates.parent().context("the certificate has no folder")?;
         let spec = self
             .spec("kube-apiserver", run_dir)
-            .arg(format!("--etcd-servers=http://{ip}:{ETCD_PORT}"))
+            .arg(format!("--etcd-servers={}", etcd_url(network)))
             .args([format!("--bind-address={ip}"), format!("--secure-port={API_SERVER_PORT}")])
             // A loopback address can't be an endpoint of the service `kubernetes`; real nodes' pods reach it by
             // `real_node::KubernetesService`.

@@ -33,7 +33,7 @@ pub(super) async fn register(shared: &Shared) -> Result<KubeNode> {
     ]);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": spec.name, "labels": labels}});
     // Right after the start of the API server, nodes may not have their rights yet.
-    let node = wait::until("the API server to accept the node", Duration::from_secs(60), async || {
+    let node = wait::until("the API server to accept the node", async || {
         Ok(Some(nodes.patch(&spec.name, &apply, &Patch::Apply(&node)).await?))
     })
     .await?;

@@ -35,7 +35,7 @@ async fn what_a_process_started_ends_with_it() {
         Ok(stat) => stat.contains(") Z"),
         Err(_) => true,
     };
-    wait::until("the grandchild to end", Duration::from_secs(5), async || Ok(gone().then_some(())))
+    wait::until_within("the grandchild to end", Duration::from_secs(5), async || Ok(gone().then_some(())))
         .await
         .unwrap();
 }

@@ -16,8 +16,6 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest time that a program may take to start.
-const START: Duration = Duration::from_secs(30);
 /// Longest time that a program may take to end before it is killed.
 const STOP: Duration = Duration::from_secs(5);
 /// The collector's socket on the node.
@@ -177,7 +175,7 @@ impl Boards {
             .arg("--ready-file")
             .arg(&ready);
         let process = machine.spawn(spec)?;
-        wait::until("the device manager to listen", START, async || {
+        wait::until("the device manager to listen", async || {
             process.check_running()?;
             Ok(ready.exists().then_some(()))
         })
@@ -247,7 +245,7 @@ impl Boards {
     /// The kubelet does not offer them in time.
     pub async fn wait_offered(&self, instances: usize) -> Result<()> {
         let nodes: Api<KubeNode> = Api::all(self.client.clone());
-        wait::until(&format!("the node to offer {instances} instances"), START, async || {
+        wait::until(&format!("the node to offer {instances} instances"), async || {
             self.check_running()?;
             let status = nodes.get(&self.node_name).await?.status.unwrap_or_default();
             let offered = status.allocatable.and_then(|mut quantities| quantities.remove(RESOURCE));
@@ -268,7 +266,7 @@ impl Boards {
     /// # Errors
     /// The kubelet does not do so in time.
     pub async fn wait_registered(&self, before: usize) -> Result<()> {
-        wait::until("the kubelet to watch the plugin's instances", START, async || {
+        wait::until("the kubelet to watch the plugin's instances", async || {
             Ok((self.registrations() > before).then_some(()))
         })
         .await

@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-/// Longest time that the mounts may take.
-const START: Duration = Duration::from_secs(20);
 
 /// The kernel's settings that programs of a node write, with the values that they want.
 const SETTINGS: [(&str, &str); 6] = [
@@ -85,7 +83,7 @@ impl Machine {
                 .arg(dir)
                 .arg(options);
         let init = Process::start(&spec)?;
-        wait::until(&format!("the mounts of the machine {name}"), START, async || {
+        wait::until(&format!("the mounts of the machine {name}"), async || {
             init.check_running()?;
             Ok(mounted.exists().then_some(()))
         })

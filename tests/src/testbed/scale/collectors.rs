@@ -1,6 +1,7 @@
 //! Real collectors for nodes that exist as objects only: one process each, which gets events over HTTP as from a
 //! device runtime.
 
+use fpga_test_kit::patience;
 use super::ScaleBed;
 use super::nodes::{VENDOR, name};
 use crate::testbed::http_client::HttpClient;
@@ -20,7 +21,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PORT: u16 = 9460;
-const LONG: Duration = Duration::from_secs(60);
 /// Number of addresses that differ only in their last byte.
 const PER_NETWORK: usize = 250;
 /// Number of processes that start at the same time.
@@ -65,7 +65,7 @@ impl Collectors {
                 vec!["--extenders".to_owned(), extenders.join(","), "--stream-token-file".to_owned(), token];
             streams.push("--stream-without-tls".to_owned());
         }
-        let http = HttpClient::new(LONG);
+        let http = HttpClient::new(patience());
         let start = |index: usize| {
             let (http, streams, checkpoints) = (http.clone(), &streams, checkpoints.path());
             async move {
@@ -81,7 +81,7 @@ impl Collectors {
                         .args(args);
                 let process = Process::start(&spec)?;
                 let url = format!("http://{address}");
-                process.wait_ready(&http, &format!("{url}/readyz"), LONG).await?;
+                process.wait_ready(&http, &format!("{url}/readyz"), patience()).await?;
                 anyhow::Ok(Collector { node, url, process, http, tasks: AtomicU64::new(0) })
             }
         };

@@ -1,5 +1,6 @@
 //! A control plane with controllers, kube-scheduler, extender and two nodes with a board each, for fpga-registry.
 
+use fpga_test_kit::patience;
 use anyhow::{Context as _, Result};
 use fpga_board::reuse::published::REUSE_ANNOTATION;
 use fpga_core::moved_off::MOVED_OFF_ANNOTATION;
@@ -21,9 +22,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-pub const LONG: Duration = Duration::from_secs(60);
 pub const NODES: [&str; 2] = ["n1", "n2"];
 
 /// A control plane with two nodes, a board `dm0` on each, and the Deployment `sobel`.
@@ -52,7 +51,7 @@ impl Bed {
     pub async fn start_with(extender_args: &[&str]) -> Self {
         let mut plane = ControlPlane::start(&NODES).await.unwrap();
         registry::install(&plane).await.unwrap();
-        let http = HttpClient::new(LONG);
+        let http = HttpClient::new(patience());
         let mut nodes = Vec::new();
         for (index, name) in (0..).zip(NODES) {
             let spec = NodeSpec {
@@ -66,7 +65,7 @@ impl Bed {
             nodes.push(Node::start(spec, client).await.unwrap());
         }
         for node in &nodes {
-            node.wait_ready(LONG).await.unwrap();
+            node.wait_ready(patience()).await.unwrap();
         }
         let extender = extender::start(&plane, &http, extender_args).await.unwrap();
         let config = SchedulerConfig::shipped(&extender::url(&plane, "")).unwrap();
@@ -141,7 +140,7 @@ impl Bed {
         });
         let params = PatchParams::apply("fpga-collector").force();
         nodes.patch(node, &params, &Patch::Apply(&patch)).await.unwrap();
-        wait::until("the extender to know the state", LONG, async || {
+        wait::until("the extender to know the state", async || {
             let known = self.http.get(&extender::url(&self.plane, "/nodes")).await?.json()?;
             let is_it = |known: &&Value| {
                 known["name"] == node && known["known"]["state"]["seq"].as_u64() >= Some(seq)
@@ -162,7 +161,7 @@ impl Bed {
     pub async fn until_told(&self, reason: &str) -> Event {
         let events: Api<Event> = Api::default_namespaced(self.client().clone());
         let what = format!("the event {reason}");
-        let found = wait::until(&what, LONG, async || {
+        let found = wait::until(&what, async || {
             let events = events.list(&ListParams::default()).await?;
             Ok(events.into_iter().find(|event| event.reason.as_deref() == Some(reason)))
         });
@@ -237,7 +236,7 @@ impl Bed {
 
     pub async fn until_ready(&self, name: &str, count: usize) -> Vec<Pod> {
         let what = format!("{count} Ready pods of {name}");
-        let ready = wait::until(&what, LONG, async || {
+        let ready = wait::until(&what, async || {
             let ready = self.ready(name).await?;
             let pods = ready.iter().map(|pod| (pod.name_any(), node_of(pod))).collect::<Vec<_>>();
             (ready.len() == count).then_some(Some(ready)).with_context(|| format!("{pods:?}"))
@@ -275,7 +274,7 @@ impl Bed {
 
     /// Waits until a record, or a pod that stays, is as `is_it` says.
     pub async fn until_recorded(&self, key: &str, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let found = wait::until(what, LONG, async || {
+        let found = wait::until(what, async || {
             let all = records(self.client(), key).await?;
             let found = all.iter().find(|record| is_it(record)).cloned();
             found.map(Some).with_context(|| format!("{key} has {}", json!(all)))
@@ -314,7 +313,7 @@ impl Bed {
     }
 
     pub async fn stop(self) {
-        self.extender.stop(LONG).await;
+        self.extender.stop(patience()).await;
         for node in self.nodes {
             node.stop().await;
         }

@@ -1,6 +1,6 @@
 //! Why pods are moved, beside boards that are lost: a node that can't serve them, and cold starts.
 
-use super::bed::{Bed, Board, LONG, NODES, node_of, outcome_is};
+use super::bed::{Bed, Board, NODES, node_of, outcome_is};
 use fpga_board::reuse::published::ReuseLog;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::units::MonotonicTime;
@@ -65,7 +65,7 @@ async fn a_pod_that_its_node_can_not_serve_goes_to_a_node_that_can() {
     let container = json!({"command": ["/bin/sh", "-c", script], "ports": [{"containerPort": 9999}]});
     let deployment = Bed::deployment("sobel", 1, &container);
     bed.deployments().create(&PostParams::default(), &deployment).await.unwrap();
-    let pod = fpga_tests::testbed::wait::until("the pod to run", LONG, async || {
+    let pod = fpga_tests::testbed::wait::until("the pod to run", async || {
         let pods = bed.pods().list(&ListParams::default().labels("app=sobel")).await?;
         let runs = |pod: &&k8s_openapi::api::core::v1::Pod| {
             pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")

@@ -1,7 +1,8 @@
 //! Two replicas of the registry are killed at random in the middle of moves and of changes of the library, while boards are
 //! lost and wanted, functions start cold, and an autoscaler changes a number of replicas: `make registry-kills`.
 
-use super::bed::{Bed, Board, LONG, NODES, node_of};
+use fpga_test_kit::patience;
+use super::bed::{Bed, Board, NODES, node_of};
 use super::causes::used_each_second;
 use super::new_first::{self, LeastReady};
 use super::refusals::{autoscale, autoscaler};
@@ -118,7 +119,7 @@ async fn give_boards(bed: &Bed) {
 
 /// Waits until all moves are over, and returns them.
 async fn until_all_are_over(bed: &Bed) -> Vec<Value> {
-    let over = wait::until("all moves to end", LONG, async || {
+    let over = wait::until("all moves to end", async || {
         let moves = records(bed.client(), "moves.json").await?;
         let is_over =
             |record: &Value| record["outcome"] == "ended" || record["outcome"].get("givenUp").is_some();
@@ -130,7 +131,7 @@ async fn until_all_are_over(bed: &Bed) -> Vec<Value> {
 /// Waits until each Deployment has the pods that its owner wants, and no node keeps a workload off.
 async fn until_at_rest(bed: &Bed) {
     // The autoscaler looks every 5 s. Moves that are over leave no number to wait for.
-    wait::until("the autoscaler to want two", LONG, async || {
+    wait::until("the autoscaler to want two", async || {
         Ok((new_first::replicas(bed, SCALED).await == 2).then_some(()))
     })
     .await
@@ -139,7 +140,7 @@ async fn until_at_rest(bed: &Bed) {
         bed.until_ready(name, 2).await;
         assert_eq!(new_first::replicas(bed, name).await, 2, "{name}");
     }
-    wait::until("no node to keep a workload off", LONG, async || {
+    wait::until("no node to keep a workload off", async || {
         let marks = [bed.marks(NODES[0]).await, bed.marks(NODES[1]).await];
         (marks == [None, None]).then_some(Some(())).with_context(|| format!("{marks:?}"))
     })
@@ -158,7 +159,7 @@ async fn until_a_wanted_board_is_free(bed: &Bed) {
     }
     let (node, pods) = on_board.into_iter().max_by_key(|(_, pods)| pods.len()).unwrap();
     bed.publish(&node, Board::Wanted).await;
-    wait::until("the wanted board to be free", 2 * LONG, async || {
+    wait::until_within("the wanted board to be free", 2 * patience(), async || {
         let mut held = Vec::new();
         for pod in &pods {
             if bed.is_there(pod).await {
@@ -177,7 +178,7 @@ async fn until_a_wanted_board_is_free(bed: &Bed) {
 
 /// Waits until the oldest Bitstreams of the tenant count, as many as the quota has, and no others.
 async fn until_judged(library: &Api<DynamicObject>) {
-    wait::until("the verdicts on all Bitstreams", LONG, async || {
+    wait::until("the verdicts on all Bitstreams", async || {
         let mut all = library.list(&ListParams::default()).await?.items;
         all.sort_by_key(|object| (object.creation_timestamp(), object.name_any()));
         let verdict = |object: &DynamicObject| {
@@ -260,7 +261,7 @@ async fn registries_that_are_killed_at_random_leave_nothing_half_done() {
     until_at_rest(&bed).await;
     assert_eq!(least.end(), 2, "{NEW_FIRST} had a Ready pod fewer");
     until_a_wanted_board_is_free(&bed).await;
-    wait::until("the counts of all Bitstreams", LONG, async || {
+    wait::until("the counts of all Bitstreams", async || {
         let all = library.list(&ListParams::default()).await?;
         let is_right = |object: &DynamicObject| {
             let status = &object.data["status"];
@@ -272,7 +273,7 @@ async fn registries_that_are_killed_at_random_leave_nothing_half_done() {
     .await
     .unwrap();
     until_judged(&library).await;
-    wait::until("one of the replicas to lead", LONG, async || {
+    wait::until("one of the replicas to lead", async || {
         let mut leaders = 0.0;
         for registry in &running {
             leaders += registry.metric(&bed.http, "fpga_registry_leads").await?;

@@ -1,7 +1,8 @@
 //! Who leads when the lead is lost in the middle of a move: a leader that was stopped for longer than its lease, and an API
 //! server that was away. The move ends, no pod is moved twice, and one replica leads.
 
-use super::bed::{Bed, Board, LONG, NODES, node_of, outcome_is};
+use fpga_test_kit::patience;
+use super::bed::{Bed, Board, NODES, node_of, outcome_is};
 use anyhow::{Context as _, Result};
 use fpga_tests::testbed::extender;
 use fpga_tests::testbed::manifests::NAMESPACE;
@@ -15,15 +16,10 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 /// Deployments with a pod on each node.
 const NAMES: [&str; 2] = ["a", "b"];
 const HOUR_SPENT: &str = "as many moves as may be in an hour were decided";
-/// Time for which the API server does not answer: four times as long as the lease.
-const AWAY: Duration = Duration::from_secs(20);
-/// Pause between two questions to the extender.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// A cluster whose pods on the first node have its board.
 async fn bed_with_boards() -> Bed {
@@ -55,7 +51,7 @@ async fn until_begun(bed: &Bed) -> Value {
         }
         panic!("the watch has ended")
     };
-    tokio::time::timeout(LONG, first).await.expect("no move was begun")
+    tokio::time::timeout(patience(), first).await.expect("no move was begun")
 }
 
 /// The number of registries that lead by their own account.
@@ -68,7 +64,7 @@ async fn leaders(bed: &Bed, registries: &[&Registry]) -> Result<usize> {
 }
 
 async fn until_leads(bed: &Bed, registry: &Registry) {
-    wait::until("the registry to lead", LONG, async || {
+    wait::until("the registry to lead", async || {
         Ok((leaders(bed, &[registry]).await? == 1).then_some(()))
     })
     .await
@@ -108,7 +104,7 @@ async fn a_leader_that_is_stopped_in_a_move_for_longer_than_its_lease_does_nothi
 
     first.process().signal(Signal::SIGCONT);
     // Its last look has ended when it has forgotten the pod that stays.
-    wait::until("the first registry to know that it does not lead", LONG, async || {
+    wait::until("the first registry to know that it does not lead", async || {
         let held = first.metric(&bed.http, "fpga_registry_held_moves").await?;
         let log = std::fs::read_to_string(first.process().log())?;
         Ok((held < 0.5 && log.contains("Another replica leads")).then_some(()))
@@ -121,7 +117,7 @@ async fn a_leader_that_is_stopped_in_a_move_for_longer_than_its_lease_does_nothi
     assert_eq!((bed.moved().await, pods(&bed).await), (moves.clone(), before.clone()));
 
     // Nor is there a further move in the hour when the first one leads again.
-    assert!(second.process().stop(LONG).await.success());
+    assert!(second.process().stop(patience()).await.success());
     until_leads(&bed, &first).await;
     bed.until_looked_again("marker-2").await;
     bed.until_held(HOUR_SPENT).await;
@@ -152,23 +148,21 @@ async fn while_the_api_server_is_away_in_a_move_nodes_are_filtered_and_then_the_
         [bed.registry("registry-1", "evict", &args).await, bed.registry("registry-2", "evict", &args).await];
     let registries = registries.each_ref();
     is_filtered(&bed, &NODES).await;
-    let away = async {
-        let record = until_begun(&bed).await;
-        bed.plane.stop_answering();
-        record
-    };
-    let (record, ()) = tokio::join!(away, bed.publish(NODES[0], Board::Lost));
+    // The extender knows the lost board before the API server stops.
+    let (record, ()) = tokio::join!(until_begun(&bed), bed.publish(NODES[0], Board::Lost));
+    bed.plane.stop_answering();
     println!("The API server was stopped when a move was {}", record["outcome"]);
-    let since = Instant::now();
-    while since.elapsed() < AWAY {
+    wait::until("no registry to lead without a renewed lease", async || {
         // The first node's board is lost.
         is_filtered(&bed, &[NODES[1]]).await;
-        tokio::time::sleep(PAUSE).await;
-    }
-    assert_eq!(leaders(&bed, &registries).await.unwrap(), 0, "nobody leads without a renewed lease");
+        Ok((leaders(&bed, &registries).await? == 0).then_some(()))
+    })
+    .await
+    .unwrap();
+    is_filtered(&bed, &[NODES[1]]).await;
     bed.plane.answer_again();
 
-    wait::until("both moves to end", LONG, async || {
+    wait::until("both moves to end", async || {
         let moves = bed.moved().await;
         let is_over = moves.len() == NAMES.len() && moves.iter().all(outcome_is("ended"));
         is_over.then_some(Some(())).with_context(|| json!(moves).to_string())
@@ -179,7 +173,7 @@ async fn while_the_api_server_is_away_in_a_move_nodes_are_filtered_and_then_the_
         let ready = bed.until_ready(name, 2).await;
         assert!(ready.iter().all(|pod| node_of(pod) == NODES[1]), "{name} is off the lost board");
     }
-    wait::until("one registry to lead", LONG, async || {
+    wait::until("one registry to lead", async || {
         Ok((leaders(&bed, &registries).await? == 1).then_some(()))
     })
     .await

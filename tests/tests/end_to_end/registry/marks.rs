@@ -1,7 +1,6 @@
 //! Who may write the marks by which the scheduler keeps a workload off a node, and the registry's records: the registry
 //! alone, and nothing else of a node.
 
-use super::bed::LONG;
 use fpga_core::moved_off::MOVED_OFF_ANNOTATION;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
@@ -18,9 +17,9 @@ async fn nodes_as(plane: &ControlPlane, account: &str, pod: Option<&str>) -> Api
 }
 
 /// The API server's reason to refuse a patch of the node; `None` if it would take it.
-async fn refusal(nodes: &Api<Node>, patch: &Value) -> Option<String> {
+async fn refusal(nodes: &Api<Node>, node: &str, patch: &Value) -> Option<String> {
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
-    let patched = nodes.patch("mine", &dry_run, &Patch::Merge(patch)).await;
+    let patched = nodes.patch(node, &dry_run, &Patch::Merge(patch)).await;
     patched.err().map(|error| error.to_string())
 }
 
@@ -30,22 +29,23 @@ fn annotate(annotations: &Value) -> Value {
 
 #[tokio::test]
 async fn the_registry_writes_marks_on_nodes_and_nobody_else_does() {
-    let plane = ControlPlane::start(&[]).await.unwrap();
+    let plane = ControlPlane::shared().await.unwrap();
     apply(&plane, "registry").await.unwrap();
     let admin: Api<Node> = Api::all(plane.client().clone());
-    let node = json!({"metadata": {"name": "mine", "annotations": {"kept": "x"}}});
+    let mine = &plane.unique("mine");
+    let node = json!({"metadata": {"name": mine, "annotations": {"kept": "x"}}});
     admin.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
     let registry = nodes_as(&plane, "fpga-registry", None).await;
-    wait::until("the policy to hold", LONG, async || {
-        let refused = refusal(&registry, &annotate(&json!({"more": "y"}))).await;
+    wait::until("the policy to hold", async || {
+        let refused = refusal(&registry, mine, &annotate(&json!({"more": "y"}))).await;
         Ok(refused.filter(|reason| reason.contains("kube-fpga-registry-marks")).map(drop))
     })
     .await
     .unwrap();
 
     let marked = annotate(&json!({MOVED_OFF_ANNOTATION: MARK}));
-    assert_eq!(refusal(&registry, &marked).await, None);
-    assert_eq!(refusal(&registry, &annotate(&json!({MOVED_OFF_ANNOTATION: null}))).await, None);
+    assert_eq!(refusal(&registry, mine, &marked).await, None);
+    assert_eq!(refusal(&registry, mine, &annotate(&json!({MOVED_OFF_ANNOTATION: null}))).await, None);
     for (what, patch, because) in [
         (
             "a state beside the mark",
@@ -58,22 +58,23 @@ async fn the_registry_writes_marks_on_nodes_and_nobody_else_does() {
         ("a taint", json!({"spec": {"unschedulable": true}}), "neither labels nor"),
         ("a finalizer", json!({"metadata": {"finalizers": ["shop.example/stay"]}}), "neither labels nor"),
     ] {
-        let refused = refusal(&registry, &patch).await.unwrap_or_else(|| panic!("{what} is taken"));
+        let refused = refusal(&registry, mine, &patch).await.unwrap_or_else(|| panic!("{what} is taken"));
         assert!(refused.contains(because), "{what}: {refused}");
     }
 
+    let collector = &plane.unique("collector");
     // Our other programs that write annotations of nodes.
-    manifests::create_pod(plane.client(), "collector", "fpga-collector", Some("mine")).await.unwrap();
-    let collector = nodes_as(&plane, "fpga-collector", Some("collector")).await;
+    manifests::create_pod(plane.client(), collector, "fpga-collector", Some(mine)).await.unwrap();
+    let collector = nodes_as(&plane, "fpga-collector", Some(collector)).await;
     let extender = nodes_as(&plane, "fpga-scheduler-extender", None).await;
     for (who, nodes) in [("a collector", &collector), ("an extender", &extender)] {
-        let told = wait::until("the policy to hold", LONG, async || Ok(refusal(nodes, &marked).await)).await;
+        let told = wait::until("the policy to hold", async || Ok(refusal(nodes, mine, &marked).await)).await;
         assert!(told.unwrap().contains("no annotation but"), "{who}");
     }
 
     // A tenant, who administers a namespace of their own.
-    kubectl(&plane, &["create", "namespace", "shop"]).await.unwrap();
-    let role = ["-n", "shop", "create", "rolebinding", "tenant", "--clusterrole=admin", "--user=tenant"];
+    let shop = &plane.new_namespace("shop").await.unwrap();
+    let role = ["-n", shop, "create", "rolebinding", "tenant", "--clusterrole=admin", "--user=tenant"];
     kubectl(&plane, &role).await.unwrap();
     let mark = format!("{MOVED_OFF_ANNOTATION}={MARK}");
     let records = r#"{"data":{"moves.json":"[]"}}"#;
@@ -84,7 +85,7 @@ async fn the_registry_writes_marks_on_nodes_and_nobody_else_does() {
     });
     std::fs::write(&role, as_registry.to_string()).unwrap();
     for args in [
-        &["annotate", "--overwrite", "node", "mine", &mark][..],
+        &["annotate", "--overwrite", "node", mine, &mark][..],
         &["-n", NAMESPACE, "patch", "configmap", "fpga-registry-moves", "-p", records],
         &[
             "-n",
@@ -95,13 +96,13 @@ async fn the_registry_writes_marks_on_nodes_and_nobody_else_does() {
             "-p",
             r#"{"spec":{"holderIdentity":"tenant"}}"#,
         ],
-        &["-n", "shop", "create", "-f", role.to_str().unwrap()],
+        &["-n", shop, "create", "-f", role.to_str().unwrap()],
         &["create", "clusterrolebinding", "tenant", "--clusterrole=kube-fpga:registry", "--user=tenant"],
     ] {
         let error = kubectl(&plane, &[args, &["--as=tenant"]].concat()).await.unwrap_err().to_string();
         assert!(error.contains("orbidden"), "{args:?}: {error}");
     }
-    let node = admin.get("mine").await.unwrap();
+    let node = admin.get(mine).await.unwrap();
     let annotations = node.metadata.annotations.unwrap();
     assert!(!annotations.contains_key(MOVED_OFF_ANNOTATION) && annotations["kept"] == "x", "{annotations:?}");
     plane.stop().await;

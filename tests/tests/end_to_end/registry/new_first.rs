@@ -1,7 +1,8 @@
 //! Moves whose replacement comes first: no Ready pod fewer at any moment, also where the registry is killed between the
 //! steps, and the number of replicas is as it was in every end.
 
-use super::bed::{Bed, Board, LONG, NODES, node_of, outcome_is};
+use fpga_test_kit::patience;
+use super::bed::{Bed, Board, NODES, node_of, outcome_is};
 use super::refusals::autoscaler;
 use anyhow::Context as _;
 use fpga_core::names::NEW_BEFORE_OLD_ANNOTATION;
@@ -78,7 +79,7 @@ impl LeastReady {
             }
         });
         let least_ready = Self { least, watch };
-        wait::until("the pods to be watched", LONG, async || {
+        wait::until("the pods to be watched", async || {
             Ok((least_ready.least.load(Ordering::SeqCst) < usize::MAX).then_some(()))
         })
         .await
@@ -103,7 +104,7 @@ pub async fn replicas(bed: &Bed, name: &str) -> i32 {
 
 /// Waits until all moves are over, and returns them.
 async fn until_all_are_over(bed: &Bed) -> Vec<Value> {
-    let over = wait::until("all moves to be over", LONG, async || {
+    let over = wait::until("all moves to be over", async || {
         let moves = bed.moved().await;
         let is_over =
             |record: &Value| outcome_is("ended")(record) || record["outcome"]["givenUp"].is_string();
@@ -174,7 +175,7 @@ async fn a_registry_that_is_killed_between_the_steps_leaves_the_count_and_no_rea
         let ready = bed.until_ready(name, 2).await;
         ready.iter().any(|pod| node_of(pod) == NODES[0])
     };
-    wait::until("all pods to be on the other node", 2 * LONG, async || {
+    wait::until_within("all pods to be on the other node", 2 * patience(), async || {
         let stay = on_lost("a").await || on_lost("b").await;
         let moves = bed.moved().await;
         (!stay).then_some(Some(())).with_context(|| json!(moves).to_string())
@@ -193,7 +194,7 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
     let bed = Bed::start_new_first().await;
     create(&bed, "sobel", 2).await;
     bed.kubectl(&["create", "quota", "pods", "--hard=pods=2"]).await;
-    wait::until("the quota to be counted", LONG, async || {
+    wait::until("the quota to be counted", async || {
         let used = bed.kubectl(&["get", "quota", "pods", "-o", "jsonpath={.status.used.pods}"]).await;
         Ok((used == "2").then_some(()))
     })

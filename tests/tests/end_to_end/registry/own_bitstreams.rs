@@ -1,7 +1,7 @@
 //! Bitstreams of tenants (P-2): off by default, then up to the quota of their namespace. The registry says which count, by a
 //! condition that nobody else may write, and the scheduler goes by it.
 
-use super::bed::{Bed, LONG, NODES};
+use super::bed::{Bed, NODES};
 use super::{bitstream, bitstreams};
 use anyhow::Context as _;
 use fpga_tests::testbed::manifests::kubectl;
@@ -30,7 +30,7 @@ fn file_of(bed: &Bed, name: &str, bytes: u64) -> String {
 /// Waits until the condition `Accepted` of the Bitstream has this reason in the present generation.
 async fn until_judged(all: &Api<DynamicObject>, name: &str, reason: &str) -> Value {
     let what = format!("{name} to be {reason}");
-    let judged = wait::until(&what, LONG, async || {
+    let judged = wait::until(&what, async || {
         let object = all.get(name).await?;
         let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let accepted = conditions.into_iter().find(|condition| condition["type"] == "Accepted");
@@ -62,7 +62,7 @@ async fn create_pod(bed: &Bed, name: &str, bitstream: &str) {
 
 async fn why_pending(bed: &Bed, name: &str) -> String {
     let what = format!("the reason why {name} waits");
-    let why = wait::until(&what, LONG, async || {
+    let why = wait::until(&what, async || {
         let pod: Pod = bed.pods().get(name).await?;
         let conditions = pod.status.into_iter().flat_map(|status| status.conditions.unwrap_or_default());
         let scheduled = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");
@@ -73,7 +73,7 @@ async fn why_pending(bed: &Bed, name: &str) -> String {
 
 async fn until_placed(bed: &Bed, name: &str) {
     let what = format!("{name} to be placed");
-    let placed = wait::until(&what, LONG, async || {
+    let placed = wait::until(&what, async || {
         let pod = bed.pods().get(name).await?;
         Ok(pod.spec.and_then(|spec| spec.node_name).map(drop))
     });
@@ -83,7 +83,7 @@ async fn until_placed(bed: &Bed, name: &str) {
 /// Waits until the extender rejects both nodes for a new pod that names the Bitstream. kube-scheduler is not involved.
 async fn until_rejected(bed: &Bed, bitstream: &str) {
     let body = json!({"Pod": pod("asked", bitstream), "NodeNames": NODES}).to_string();
-    wait::until("the extender to know of the change", LONG, async || {
+    wait::until("the extender to know of the change", async || {
         let answer = bed.http.post(&extender::url(&bed.plane, "/filter"), body.clone()).await?.json()?;
         (answer["NodeNames"] == json!([])).then_some(Some(())).with_context(|| answer.to_string())
     })
@@ -120,7 +120,7 @@ async fn tenants_bitstreams_are_off_until_allowed_and_count_up_to_the_quota_of_t
     std::fs::write(&path, roles).unwrap();
     bed.kubectl(&["apply", "-f", path.to_str().unwrap()]).await;
     let first = file_of(&bed, "first", 1_000);
-    wait::until("the tenant's right", LONG, async || {
+    wait::until("the tenant's right", async || {
         as_tenant(&bed, &["create", "-f", &first]).await.map(Some).map_err(anyhow::Error::msg)
     })
     .await

@@ -1,6 +1,6 @@
 //! The records of moves that somebody has spoilt: no bound could be kept, so nothing is moved until they begin anew.
 
-use super::bed::{Bed, LONG, outcome_is};
+use super::bed::{Bed, outcome_is};
 use fpga_tests::testbed::manifests::NAMESPACE;
 use fpga_tests::testbed::wait;
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn records_that_can_not_be_understood_stop_all_moves_until_they_begin_anew
     let pod = bed.lose_board_of("sobel").await;
     let errors = async || registry.metric(&bed.http, "fpga_registry_write_errors_total").await;
     let before = errors().await.unwrap();
-    wait::until("the registry to look some times", LONG, async || {
+    wait::until("the registry to look some times", async || {
         Ok((errors().await? >= before + LOOKS).then_some(()))
     })
     .await

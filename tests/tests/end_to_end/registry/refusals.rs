@@ -1,7 +1,7 @@
 //! Moves that something stands against: an autoscaler that owns the count, a quota, and a budget that only the eviction
 //! itself can tell of.
 
-use super::bed::{Bed, Board, LONG, NODES, node_of, outcome_is};
+use super::bed::{Bed, Board, NODES, node_of, outcome_is};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
@@ -85,7 +85,7 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
     };
     bed.until_recorded("moves.json", "the second pod to be evicted", is_second).await;
     autoscale(&autoscalers, "sobel", 4).await;
-    wait::until("the autoscaler to want four", LONG, async || {
+    wait::until("the autoscaler to want four", async || {
         let deployment = bed.deployments().get("sobel").await?;
         Ok((deployment.spec.unwrap_or_default().replicas == Some(4)).then_some(()))
     })
@@ -95,7 +95,7 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
     assert!(open.iter().any(|record| record["outcome"] == "evicted"), "three replicas are missing: {open:?}");
     bed.kubectl(&["uncordon", NODES[0], NODES[1]]).await;
     bed.until_ready("sobel", 4).await;
-    wait::until("both moves to end", LONG, async || {
+    wait::until("both moves to end", async || {
         let moves = bed.moved().await;
         Ok(moves.iter().all(outcome_is("ended")).then_some(()))
     })
@@ -112,7 +112,7 @@ async fn a_replacement_that_a_quota_forbids_is_told_and_nothing_more_goes_until_
     let bed = Bed::start().await;
     bed.create("sobel", 3).await;
     bed.kubectl(&["create", "quota", "pods", "--hard=pods=2"]).await;
-    wait::until("the quota to be counted", LONG, async || {
+    wait::until("the quota to be counted", async || {
         let used = bed.kubectl(&["get", "quota", "pods", "-o", "jsonpath={.status.used.pods}"]).await;
         Ok((used == "3").then_some(()))
     })
@@ -158,7 +158,7 @@ async fn where_the_eviction_itself_is_refused_the_node_takes_the_workload_again(
     bed.deployments().create(&PostParams::default(), &deployment).await.unwrap();
     bed.kubectl(&["create", "poddisruptionbudget", "all-stay", "--selector=app=sobel", "--min-available=1"])
         .await;
-    let pod = wait::until("the pod to run and the budget to know it", LONG, async || {
+    let pod = wait::until("the pod to run and the budget to know it", async || {
         let budget = ["get", "poddisruptionbudget", "all-stay", "-o", "jsonpath={.status.expectedPods}"];
         let pods = bed.pods().list(&ListParams::default().labels("app=sobel")).await?;
         let runs =

@@ -79,7 +79,7 @@ impl Watched {
     async fn wait_for(&self, expected: &BTreeSet<String>) {
         let mut since = Instant::now();
         let what = format!("{expected:?} to fire alone");
-        let steady = wait::until(&what, LONG, async || {
+        let steady = wait::until_within(&what, LONG, async || {
             let firing = self.firing().await?;
             if firing != *expected {
                 since = Instant::now();

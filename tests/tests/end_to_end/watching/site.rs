@@ -169,7 +169,7 @@ impl Site {
     pub async fn add_function(&self, function: Function) {
         load::deploy_function(&self.cluster, function).await;
         self.slices.create_function(function.name()).await.unwrap();
-        let known = wait::until("the picker to know both functions", LONG, async || {
+        let known = wait::until_within("the picker to know both functions", LONG, async || {
             let replicas = self.router.picker().metrics(self.cluster.http()).await?;
             Ok((replicas.metric("fpga_picker_replicas") >= 2.0).then_some(()))
         });
@@ -217,13 +217,13 @@ impl Site {
 
     /// Ends the manager of the second node's board by SIGKILL, as soon as there is one.
     pub async fn kill_board_manager(&self) {
-        let killed = wait::until("a manager of the second node's board", LONG, async || {
+        let killed = wait::until_within("a manager of the second node's board", LONG, async || {
             let manager = nodes::manager_of(&self.supervisor);
             Ok(manager.filter(|manager| kill(Pid::from_raw(*manager), Signal::SIGKILL).is_ok()))
         });
         let killed = killed.await.unwrap();
         let gone = async || Ok((nodes::manager_of(&self.supervisor) != Some(killed)).then_some(()));
-        wait::until("the manager to end", LONG, gone).await.unwrap();
+        wait::until_within("the manager to end", LONG, gone).await.unwrap();
     }
 
     /// Fails if a program has ended.

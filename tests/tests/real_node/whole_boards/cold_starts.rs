@@ -1,7 +1,7 @@
 //! Moves for fewer cold starts, by what real boards' managers and collectors have measured.
 
+use fpga_test_kit::patience;
 use super::bed::{Bed, address_of, hold, node_of};
-use crate::LONG;
 use crate::registry::until_ready;
 use anyhow::ensure;
 use fpga_tests::testbed::http_client::HttpClient;
@@ -24,7 +24,7 @@ const ROUNDS: usize = 5;
 /// Calls each function once, the one after the other, as long as there is no move, and returns the record of the move.
 /// Each function has a Ready pod at all times.
 async fn called_in_turn_until_a_move(bed: &Bed, pods: &Api<Pod>, addresses: &[String]) -> Value {
-    let http = HttpClient::new(LONG);
+    let http = HttpClient::new(patience());
     let begin = Instant::now();
     loop {
         for (number, address) in (0..).zip(addresses) {
@@ -59,7 +59,7 @@ async fn of_two_functions_that_take_a_board_from_each_other_one_is_moved_and_no_
     let client = bed.cluster.plane().client();
     let pods = restricted::namespace(client, "shop").await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
-    let http = HttpClient::new(LONG);
+    let http = HttpClient::new(patience());
     // A replica of each function on each node. A board's bitstream is taken only if it is on another board, too: before the
     // second function comes to the second node, the first one gets its bitstream back on the first.
     let mut on_first: Vec<String> = Vec::new();
@@ -91,7 +91,7 @@ async fn of_two_functions_that_take_a_board_from_each_other_one_is_moved_and_no_
     let stays = NAMES.into_iter().find(|name| *name != moved).unwrap();
     // The function that stays is called, so that the board keeps its bitstream.
     let own = usize::from(stays == NAMES[1]);
-    let ended = fpga_tests::testbed::wait::until("the move to end", 2 * LONG, async || {
+    let ended = fpga_tests::testbed::wait::until_within("the move to end", 2 * patience(), async || {
         hold(&http, &on_first[own]).await?;
         serves_still(&pods).await;
         let moves = records(client, "moves.json").await?;

@@ -1,7 +1,6 @@
 //! A pod with a bitstream of its own, which the library does not list: the gate refuses it, and the board stays as it is.
 
 use super::bed::Bed;
-use crate::LONG;
 use crate::publisher::LIBRARY;
 use crate::site::{create, delete};
 use anyhow::ensure;
@@ -30,7 +29,7 @@ pub async fn a_bitstream_that_the_library_does_not_list_is_refused(bed: &Bed, po
     create(pods, &pod.on("n1").config_map(SMUGGLES, FOLDER)).await;
 
     // The program sees an error of OpenCL, and ends.
-    let seen = wait::until("the program to be refused", LONG, async || {
+    let seen = wait::until("the program to be refused", async || {
         let log = bed.node("n1").container_log("mill", SMUGGLES, "main");
         ensure!(log.contains("clCreateProgramWithBinary failed: -5"), "{log}");
         Ok(Some(log))
@@ -38,7 +37,7 @@ pub async fn a_bitstream_that_the_library_does_not_list_is_refused(bed: &Bed, po
     let seen = seen.await.unwrap();
     assert!(seen.contains(&format!("{FOLDER}/{file}: the device said -5 to the binary")), "{seen}");
     let events: Api<Event> = Api::namespaced(plane.client().clone(), "mill");
-    let note = wait::until("the reason on the pod", LONG, async || {
+    let note = wait::until("the reason on the pod", async || {
         let events = events.list(&ListParams::default()).await?.items;
         let told = events.into_iter().find(|event| {
             let pod = event.regarding.as_ref().and_then(|pod| pod.name.as_deref());

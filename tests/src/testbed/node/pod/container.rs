@@ -19,8 +19,10 @@ use tracing::info;
 /// tests need shorter pauses.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
-/// Timeout of one attempt to connect.
-const PROBE_TIME: Duration = Duration::from_millis(200);
+/// Timeout of one attempt to connect, and the failures in a row after which a ready container is not ready any more: the
+/// kubelet's defaults.
+const PROBE_TIME: Duration = Duration::from_secs(1);
+const PROBE_FAILURES: u32 = 3;
 /// Interval at which a ready container is probed again.
 const PROBE_PERIOD: Duration = Duration::from_secs(2);
 
@@ -53,6 +55,8 @@ enum State {
         process: Process,
         since: Timestamp,
         ready: bool,
+        /// Failed probes in a row.
+        failures: u32,
         next_probe: Instant,
     },
     /// Ended, and never restarted.
@@ -116,7 +120,9 @@ impl ContainerRun {
             }
         };
         match Process::start(&spec) {
-            Ok(process) => self.state = State::Running { process, since, ready: false, next_probe: now },
+            Ok(process) => {
+                self.state = State::Running { process, since, ready: false, failures: 0, next_probe: now };
+            }
             Err(error) => {
                 let message = format!("{error:#}");
                 self.after_end(Ended {
@@ -146,7 +152,7 @@ impl ContainerRun {
 
     /// Probes whether the declared ports accept connections.
     pub(super) async fn probe(&mut self, address: Ipv4Addr, now: Instant) {
-        let State::Running { ready, next_probe, .. } = &mut self.state else { return };
+        let State::Running { ready, failures, next_probe, .. } = &mut self.state else { return };
         if now < *next_probe {
             return;
         }
@@ -156,7 +162,8 @@ impl ContainerRun {
             let connected = timeout(PROBE_TIME, TcpStream::connect((address, port))).await;
             answers &= matches!(connected, Ok(Ok(_)));
         }
-        *ready = answers;
+        *failures = if answers { 0 } else { *failures + 1 };
+        *ready = answers || (*ready && *failures < PROBE_FAILURES);
         *next_probe = if answers { now + PROBE_PERIOD } else { now };
     }
 

@@ -2,7 +2,7 @@
 //! managers read tokens.
 
 use super::super::RealNode;
-use super::{Boards, COLLECTOR, METRICS_PORT, START};
+use super::{Boards, COLLECTOR, METRICS_PORT};
 use crate::testbed::process::ProcessSpec;
 use crate::testbed::{programs, wait};
 use anyhow::{Context as _, Result};
@@ -50,7 +50,7 @@ impl Boards {
             .args(arguments)
             .env("HOME", HOME);
         let process = machine.spawn(spec)?;
-        wait::until("the managers to listen", START, async || {
+        wait::until("the managers to listen", async || {
             process.check_running()?;
             Ok(home.join("ready").exists().then_some(()))
         })

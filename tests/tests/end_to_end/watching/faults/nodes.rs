@@ -70,7 +70,7 @@ impl Watched {
         let unserved = serde_json::from_value(unserved.deployment(1)).unwrap();
         deployments.create(&PostParams::default(), &unserved).await.unwrap();
         let of_it = ["get", "pods", "--selector=app=unserved", "--output=jsonpath={.items[*].metadata.name}"];
-        let pod = wait::until("the pod to be there", LONG, async || {
+        let pod = wait::until_within("the pod to be there", LONG, async || {
             let name = kubectl(plane, &of_it).await?;
             Ok((!name.is_empty()).then_some(name))
         });

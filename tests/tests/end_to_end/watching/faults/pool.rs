@@ -76,7 +76,7 @@ impl Watched {
         let http = self.site.cluster.http();
         let url = self.site.pool.manager_metrics_url(0);
         let (mut job, mut looks) = (None, 0);
-        let left = wait::until("a task of a lease that has ended", LONG, async || {
+        let left = wait::until_within("a task of a lease that has ended", LONG, async || {
             let answer = http.get(&url).await?;
             let slots =
                 |state| answer.sample(&format!("fpga_device_manager_pool_slots{{state=\"{state}\"}}"));

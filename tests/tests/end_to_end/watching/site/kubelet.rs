@@ -84,7 +84,7 @@ impl Kubelet {
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let channel = wait::until("the plugin to register", LONG, async || {
+        let channel = wait::until_within("the plugin to register", LONG, async || {
             let name = self.known.plugin.lock().unwrap().clone();
             let Some(name) = name else { return Ok(None) };
             Ok(Some(connect(self.plugins.join(name)).await?))

@@ -57,7 +57,7 @@ async fn create(cluster: &Cluster, name: &str, replicas: i32, deployment: Value)
 /// Waits until so many replicas of a Deployment are ready.
 pub async fn wait_for_replicas(cluster: &Cluster, name: &str, replicas: i32) {
     let deployments: Api<Deployment> = Api::namespaced(cluster.plane().client().clone(), TENANT);
-    let ready = wait::until(&format!("{replicas} ready replicas of {name}"), LONG, async || {
+    let ready = wait::until_within(&format!("{replicas} ready replicas of {name}"), LONG, async || {
         cluster.check_running()?;
         let status = deployments.get(name).await?.status.unwrap_or_default();
         Ok((status.ready_replicas.unwrap_or(0) == replicas).then_some(()))
@@ -111,7 +111,7 @@ pub async fn do_what_is_refused(cluster: &Cluster, router: &Router) {
     let refused = http.post(&cluster.extender_url("/filter"), "no JSON").await.unwrap();
     assert!(refused.status.is_client_error(), "{refused:?}");
     // Envoy refuses requests itself until it has reached the picker.
-    wait::until("the picker to refuse a function that there is not", LONG, async || {
+    wait::until_within("the picker to refuse a function that there is not", LONG, async || {
         let answer = http.get(&router.url(TENANT, "nobody")).await?;
         ensure!(answer.status == 404, "{answer:?}");
         Ok(Some(()))
