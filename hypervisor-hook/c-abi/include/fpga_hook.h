@@ -5,7 +5,7 @@
  * parent are inert in the child: functions return -ECHILD; the child may start a hook of its own.
  *
  * Made by cbindgen; a test compares it with the source. To make it anew:
- *   FPGA_UPDATE_HEADER=1 cargo test -p fpga-hook-c --test header
+ *   FPGA_UPDATE_HEADER=1 cargo test -p fpga-hook-c header
  */
 
 #ifndef FPGA_HOOK_H

@@ -3,7 +3,6 @@
 #include "fpga_hook.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,77 +128,6 @@ static void in_a_fork(const char *endpoint)
     EXPECT(fpga_hook_stop(hook, 30000) == 0);
 }
 
-enum { EVENTS = 20000, MAX_THREADS = 4 };
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-struct worker {
-    struct fpga_hook *hook;
-    float acquire[EVENTS], release[EVENTS];
-};
-
-static void *work(void *argument)
-{
-    struct worker *worker = argument;
-    for (int i = 0; i < EVENTS; i++) {
-        struct fpga_hook_hold hold;
-        double t0 = now_ns();
-        EXPECT(fpga_hook_acquire(worker->hook, 0, &SOBEL, "pod-1", &hold) == 0);
-        double t1 = now_ns();
-        EXPECT(fpga_hook_release(worker->hook, &hold) == 0);
-        double t2 = now_ns();
-        worker->acquire[i] = (float)(t1 - t0);
-        worker->release[i] = (float)(t2 - t1);
-        /* About as a busy board: bursts of events, with time for the reporter in between. */
-        if (i % 1000 == 999)
-            sleep_ms(100);
-    }
-    return NULL;
-}
-
-static void print_cost(const char *what, int threads, float *samples)
-{
-    qsort(samples, EVENTS, sizeof *samples, by_value);
-    printf("%d threads, %s: p50 %.0f ns, p99 %.0f ns\n", threads, what, (double)samples[EVENTS / 2],
-           (double)samples[EVENTS * 99 / 100]);
-}
-
-/* What an event costs its thread, the clock's own cost included. */
-static void cost(const char *endpoint)
-{
-    static struct worker workers[MAX_THREADS];
-    static float empty[EVENTS];
-    for (int i = 0; i < EVENTS; i++) {
-        double begin = now_ns();
-        empty[i] = (float)(now_ns() - begin);
-    }
-    print_cost("reading the clock alone", 1, empty);
-    for (int threads = 1; threads <= MAX_THREADS; threads *= 2) {
-        struct fpga_hook *hook = start(endpoint);
-        pthread_t ids[MAX_THREADS];
-        for (int i = 0; i < threads; i++) {
-            workers[i].hook = hook;
-            EXPECT(pthread_create(&ids[i], NULL, work, &workers[i]) == 0);
-        }
-        for (int i = 0; i < threads; i++)
-            EXPECT(pthread_join(ids[i], NULL) == 0);
-        print_cost("acquire", threads, workers[0].acquire);
-        print_cost("release", threads, workers[0].release);
-        EXPECT(fpga_hook_stop(hook, 60000) == 0);
-    }
-}
-
 int main(int argc, char **argv)
 {
     EXPECT(argc == 3);
@@ -225,8 +153,6 @@ int main(int argc, char **argv)
         EXPECT(fpga_hook_task_ended(hook, 0, &MATMUL, NULL, 1) == 0);
         EXPECT(fpga_hook_flush(hook, 50) == -ETIMEDOUT);
         EXPECT(fpga_hook_stop(hook, 50) == -ETIMEDOUT);
-    } else if (strcmp(argv[1], "cost") == 0) {
-        cost(argv[2]);
     } else {
         return 2;
     }

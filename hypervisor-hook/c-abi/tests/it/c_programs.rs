@@ -1,10 +1,6 @@
 //! C programs with the library that report to a real collector.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{build, start_collector};
-use fpga_test_kit::{Collector, wait_until};
+use fpga_test_kit::{Collector, output, programs, until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -20,17 +16,17 @@ impl Bed {
 
     /// A test bed whose collector requires `token` over TCP, unless that is empty.
     fn with_token(token: &str) -> Self {
-        let built = build();
+        let library = programs::built("libfpga_hook.so");
         let folder = tempfile::tempdir().unwrap();
         let token_file = folder.path().join("token");
         std::fs::write(&token_file, token).unwrap();
         let args = ["--token-file", token_file.to_str().unwrap()];
         let args = if token.is_empty() { &[][..] } else { &args };
-        let collector = start_collector(&built.join("fpga-collector"), folder.path(), args);
+        let collector = Collector::without_api_server(folder.path(), args);
         let mut make = Command::new("make");
         make.args(["-s", "-C", env!("CARGO_MANIFEST_DIR"), "install"]);
         make.arg(format!("PREFIX={}", folder.path().join("usr").display()));
-        make.arg(format!("BUILT={}", built.display()));
+        make.arg(format!("BUILT={}", library.parent().unwrap().display()));
         assert!(make.status().unwrap().success());
         Self { folder, collector }
     }
@@ -49,12 +45,9 @@ impl Bed {
         cc.arg("-o").arg(&program).arg(source);
         cc.args(self.pkg_config("Cflags")).args(self.pkg_config("Libs")).args(["-pthread", "-ldl"]);
         assert!(cc.status().expect("a C compiler, cc").success(), "{name}.c doesn't compile");
-        Command::new(&program)
-            .args(arguments)
-            .env("LD_LIBRARY_PATH", self.prefix().join("lib"))
-            .env("TOKEN_FILE", self.folder.path().join("token"))
-            .output()
-            .unwrap()
+        let mut command = Command::new(&program);
+        command.args(arguments).env("LD_LIBRARY_PATH", self.prefix().join("lib"));
+        output(command.env("TOKEN_FILE", self.folder.path().join("token")))
     }
 
     /// The words that `pkg-config` prints for one line of the file.
@@ -79,11 +72,12 @@ fn assert_silent_success(output: &Output) {
     assert!(output.stdout.is_empty() && output.stderr.is_empty(), "it printed: {output:?}");
 }
 
-/// Asserts the usage that `report` of hook.c makes: 350 ms, or more where the machine pauses it. `more` is the time,
+/// Asserts the usage that `report` of hook.c makes: 350 ms, or more where the machine pauses it,
+/// but a thousandth of what a wrong unit gives. `more` is the time,
 /// in ms, that was reported besides.
 fn assert_reported(state: &serde_json::Value, more: u64) {
     let usage = state["usageMs"].as_u64().unwrap();
-    assert!((350 + more..2000 + more).contains(&usage), "{state}");
+    assert!((350 + more..60_000 + more).contains(&usage), "{state}");
     assert_eq!(state["reconfigurationMs"], 40, "{state}");
     let named = |name: &str| {
         let bitstreams = state["bitstreams"].as_array().unwrap();
@@ -125,7 +119,7 @@ fn a_collector_that_asks_for_a_token_is_shown_it() {
 fn misuse_gives_errors_and_a_stop_says_that_the_device_is_gone() {
     let bed = Bed::new();
     assert_silent_success(&bed.run("hook", &["misuse", &bed.collector.unix_endpoint()]));
-    wait_until("the device is gone", || bed.collector.unix_state().get("devices").is_none());
+    until("the end of the device", || bed.collector.unix_state().get("devices").is_none());
     assert_eq!(bed.collector.unix_state()["usageMs"], 0);
 }
 
@@ -148,13 +142,4 @@ fn the_library_stays_when_it_is_unloaded() {
     let library = bed.library();
     assert_silent_success(&bed.run("unload", &[library.to_str().unwrap(), &bed.collector.unix_endpoint()]));
     assert_eq!(bed.collector.unix_state()["devices"][0]["id"], "board0");
-}
-
-#[test]
-#[ignore = "a measurement: cargo test --release -p fpga-hook-c --test c_programs -- --ignored --nocapture"]
-fn what_an_event_costs_its_thread() {
-    let bed = Bed::new();
-    let output = bed.run("hook", &["cost", &bed.collector.unix_endpoint()]);
-    assert!(output.status.success(), "{output:?}");
-    println!("{}", String::from_utf8_lossy(&output.stdout));
 }
