@@ -61,7 +61,7 @@ int main(void) {
     OK(clReleaseContext(context));
 
     /* A dead manager is asked again after some seconds. */
-    for (int i = 0; i < 200 && (error = round_trip()) != CL_SUCCESS; i++)
+    for (int i = 0; i < 600 && (error = round_trip()) != CL_SUCCESS; i++)
         nanosleep(&(struct timespec){0, 100000000}, NULL);
     OK(error);
     OK(clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL));

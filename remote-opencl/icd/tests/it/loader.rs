@@ -1,32 +1,10 @@
 //! The shared library as an ICD loader uses it: its exported symbols, and a C program over the system's libOpenCL.
 //!
 //! These tests need no device manager; tests that need one run under the manager's `exec`.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::path::{Path, PathBuf};
+use super::{compile, library, vendors};
+use std::path::Path;
 use std::process::{Command, Output};
-
-/// Path of the library, which cargo builds beside this test.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.parent().unwrap().join("libfpga_opencl_icd.so");
-    assert!(library.is_file(), "{} is missing", library.display());
-    library
-}
-
-fn compile(folder: &Path, name: &str, libraries: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{name}.c"));
-    let program = folder.join(name);
-    let compiled = Command::new("cc")
-        .args(["-Wall", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .arg(source)
-        .args(libraries)
-        .status()
-        .expect("a C compiler, cc");
-    assert!(compiled.success(), "cc failed (are the OpenCL headers and libOpenCL installed?)");
-    program
-}
 
 fn run(program: &Path, vendors: &Path, environment: &[(&str, &str)]) -> Output {
     Command::new(program)
@@ -35,14 +13,6 @@ fn run(program: &Path, vendors: &Path, environment: &[(&str, &str)]) -> Output {
         .envs(environment.iter().copied())
         .output()
         .unwrap()
-}
-
-/// A folder whose one .icd file names the library.
-fn vendors(folder: &Path) -> PathBuf {
-    let vendors = folder.join("vendors");
-    std::fs::create_dir(&vendors).unwrap();
-    std::fs::write(vendors.join("fpga.icd"), library().to_str().unwrap()).unwrap();
-    vendors
 }
 
 #[test]
