@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
 #![allow(clippy::cast_possible_truncation, reason = "the sizes of the benchmark fit")]
 
-#[path = "../tests/real_runtime/board.rs"]
+#[path = "../tests/it/board.rs"]
 mod board;
-#[path = "../tests/real_runtime/jobs.rs"]
+#[path = "../tests/it/jobs.rs"]
 mod jobs;
-#[path = "../tests/real_runtime/reference.rs"]
+#[path = "../tests/it/reference.rs"]
 mod reference;
 
 use board::Board;

@@ -4,13 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 #![allow(clippy::cast_possible_truncation, reason = "the sizes of the tests fit")]
 
-#[path = "real_runtime/board.rs"]
 mod board;
-#[path = "real_runtime/jobs.rs"]
 mod jobs;
-#[path = "real_runtime/published.rs"]
 mod published;
-#[path = "real_runtime/reference.rs"]
 mod reference;
 
 use board::{Board, Loaded};
