@@ -100,7 +100,7 @@ impl ControlPlane {
             .map(Credential::new)
             .collect::<Result<Vec<_>>>()?;
 
-        programs.seed().copy_to(&run_dir)?;
+        seed::Seed::beside(programs.folder()).copy_to(&run_dir)?;
         let etcd = programs.start_etcd(&network, &run_dir)?;
         let api_server = programs.start_api_server(&network, &run_dir, &credentials, extent)?;
         let server = programs::api_server_url(&network);

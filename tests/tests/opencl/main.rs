@@ -4,3 +4,4 @@
 
 mod other_c_libraries;
 mod programs;
+mod rust_host;

@@ -64,7 +64,8 @@ async fn passes(program: &str, arguments: &[&str]) {
     runs_in_all_ways(artifacts::opencl_programs().unwrap().join(program), arguments).await;
 }
 
-async fn runs_in_all_ways(path: PathBuf, arguments: &[&str]) {
+/// Runs a program in all ways; each run must exit with 0.
+pub async fn runs_in_all_ways(path: PathBuf, arguments: &[&str]) {
     let program = path.display();
     for way in [Way::Native, Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
         let output = run(way, path.clone(), arguments).await;
@@ -110,11 +111,6 @@ programs! {
     no_failed_launch_is_hidden: "hidden_failure" [];
     blocking_reads_at_exit_have_ended_when_they_return: "at_exit" [];
     many_buffers_are_released_one_by_one: "many_buffers" [];
-}
-
-#[tokio::test]
-async fn a_host_in_rust_needs_no_change_either() {
-    runs_in_all_ways(built("examples/rust_host").unwrap(), &[]).await;
 }
 
 /// Calls for which a runtime returns another code than the standard, with the standard's code.

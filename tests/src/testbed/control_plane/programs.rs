@@ -2,7 +2,6 @@
 
 use super::Extent;
 use super::scheduler::SchedulerConfig;
-use super::seed::Seed;
 use super::signing_key::SigningKey;
 use crate::testbed::identity::Credential;
 use crate::testbed::network::Network;
@@ -61,9 +60,9 @@ impl Programs {
         self.dir.join("kubectl")
     }
 
-    /// The data from which these programs start.
-    pub fn seed(&self) -> Seed {
-        Seed::beside(&self.dir)
+    /// The folder of the programs.
+    pub fn folder(&self) -> &Path {
+        &self.dir
     }
 
     fn spec(&self, name: &str, run_dir: &RunDir) -> ProcessSpec {

@@ -174,38 +174,3 @@ fn literal_block(yaml: &str, key: &str) -> Result<String> {
     ensure!(!block.is_empty(), "{key} is empty");
     Ok(block)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_literal_block_ends_where_its_indentation_does() {
-        let yaml = "data:\n  a: |\n    x: 1\n      y: 2\n---\nb: 3\n";
-        assert_eq!(literal_block(yaml, "a").unwrap(), "x: 1\n  y: 2\n");
-        assert!(literal_block(yaml, "b").is_err());
-    }
-
-    #[test]
-    fn only_the_value_of_the_key_changes() {
-        let text = "# url: x\nextenders:\n  - url: http://a # why\n    weight: 1\n";
-        let expected = "# url: x\nextenders:\n  - url: http://b\n    weight: 1\n";
-        assert_eq!(rewrite_scheduler_config(text, "url", "http://b").unwrap(), expected);
-        assert!(rewrite_scheduler_config(text, "missing", "1").is_err());
-    }
-
-    #[test]
-    fn the_shipped_configuration_can_be_adapted() {
-        let config = SchedulerConfig::shipped("http://127.1.2.3:9461").unwrap();
-        let config = config.with("nodeCacheCapable", "false").unwrap().with("ignorable", "true").unwrap();
-        let text = config.text(Path::new("/tmp/kubeconfig")).unwrap();
-        assert!(text.contains("- urlPrefix: http://127.1.2.3:9461\n"));
-        assert!(text.contains("kubeconfig: /tmp/kubeconfig\n"));
-        let text = config.unthrottled().unwrap().and("parallelism", "2").text(Path::new("/k")).unwrap();
-        assert!(text.contains("clientConnection:\n  qps: 5000\n  burst: 5000\n  kubeconfig: /k\n"), "{text}");
-        assert!(text.ends_with("\nparallelism: 2\n"), "{text}");
-        let shipped = SchedulerConfig::shipped("http://127.1.2.3:9461").unwrap();
-        assert_eq!(shipped.value("percentageOfNodesToScore").unwrap(), "10");
-        assert!(shipped.value("urlPrefix").is_err(), "that is no key at the top level");
-    }
-}

@@ -71,7 +71,7 @@ impl ControlPlane {
     /// # Errors
     /// The control plane does not start or end, or its data can't be kept.
     pub async fn make_seed() -> Result<()> {
-        let seed = super::programs::Programs::find()?.seed();
+        let seed = Seed::beside(super::programs::Programs::find()?.folder());
         if seed.is_there() {
             return Ok(());
         }

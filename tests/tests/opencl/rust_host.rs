@@ -1,12 +1,12 @@
 //! An OpenCL host in Rust with `opencl3`. It doesn't know about kube-fpga and uses the first device that the loader
-//! lists.
-//!
-//! Example: `fpga-device-manager exec -- target/debug/examples/rust_host`
+//! lists. The host is a test, so that this test binary is the program that runs in all ways.
+
 #![expect(
     unsafe_code,
     reason = "opencl3 leaves it to its caller that kernels and transfers fit their buffers"
 )]
 
+use crate::programs::runs_in_all_ways;
 use anyhow::{Context as _, ensure};
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
@@ -24,7 +24,14 @@ const SOURCE: &str = "kernel void scale(global const int *from, int factor, glob
 const LENGTH: usize = 4096;
 const FACTOR: i32 = 3;
 
-fn main() -> anyhow::Result<()> {
+#[tokio::test]
+async fn a_host_in_rust_needs_no_change() {
+    let host = "rust_host::a_kernel_scales_a_vector";
+    runs_in_all_ways(std::env::current_exe().unwrap(), &["--exact", host]).await;
+}
+
+#[test]
+fn a_kernel_scales_a_vector() -> anyhow::Result<()> {
     let device = get_all_devices(CL_DEVICE_TYPE_ALL)?.first().copied().context("there is no device")?;
     let context = Context::from_device(&Device::new(device))?;
     let queue = CommandQueue::create_default_with_properties(&context, 0, 0)?;
