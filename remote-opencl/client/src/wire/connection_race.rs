@@ -48,3 +48,34 @@ impl ConnectionRace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::{Instant, timeout};
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_manager_has_a_second_after_another_one_has_answered() {
+        let (race, has_sent) = (ConnectionRace::new(false), HasSent::default());
+        let begin = Instant::now();
+        let answered = async {
+            tokio::time::sleep(HOUR).await;
+            race.manager_answered();
+        };
+        tokio::join!(race.silence_timeout(&has_sent), answered);
+        assert_eq!(begin.elapsed(), HOUR + timeouts::silence());
+        race.silence_timeout(&has_sent).await;
+        assert_eq!(begin.elapsed(), HOUR + 2 * timeouts::silence());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_manager_that_is_alone_or_has_sent_something_has_more_time() {
+        let (alone, has_sent) = (ConnectionRace::new(false), HasSent::default());
+        timeout(HOUR, alone.silence_timeout(&has_sent)).await.unwrap_err();
+        has_sent.set();
+        timeout(HOUR, ConnectionRace::new(true).silence_timeout(&has_sent)).await.unwrap_err();
+    }
+}

@@ -71,3 +71,51 @@ pub(crate) fn notice_silent_death(stream: &TcpStream) -> nix::Result<()> {
     setsockopt(stream, sockopt::TcpKeepCount, &3)?;
     setsockopt(stream, sockopt::TcpUserTimeout, &30_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper_util::rt::TokioIo;
+    use std::io;
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+    use tokio::time::Instant;
+    use tokio_stream::StreamExt as _;
+    use tonic::body::Body;
+    use tonic::codegen::http::Request;
+    use tonic::service::Routes;
+    use tonic::transport::{Channel, Server};
+    use tower::ServiceExt as _;
+
+    const TIMEOUT: Duration = Duration::from_secs(600);
+
+    /// A connection with a keepalive, and its other end.
+    async fn connect() -> (Channel, DuplexStream) {
+        let (ours, others) = duplex(1 << 16);
+        let mut socket = Some(TokioIo::new(ours));
+        let connector = tower::service_fn(move |_| {
+            let socket = socket.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+            async move { socket }
+        });
+        let endpoint = Keepalive::within(TIMEOUT).configure(Endpoint::from_static("http://device-manager"));
+        (endpoint.connect_with_connector(connector).await.unwrap(), others)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_ends_when_its_other_end_was_silent_for_the_timeout() {
+        let (_channel, mut silent) = connect().await;
+        let begin = Instant::now();
+        silent.read_to_end(&mut Vec::new()).await.unwrap();
+        let lasted = begin.elapsed();
+        assert!((TIMEOUT..TIMEOUT + Duration::from_secs(1)).contains(&lasted), "{lasted:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_whose_other_end_answers_lasts() {
+        let (channel, answers) = connect().await;
+        let incoming = tokio_stream::once(Ok::<_, io::Error>(answers)).chain(tokio_stream::pending());
+        tokio::spawn(Server::builder().add_routes(Routes::default()).serve_with_incoming(incoming));
+        tokio::time::sleep(TIMEOUT * 100).await;
+        // There can be no second connection.
+        channel.oneshot(Request::new(Body::empty())).await.unwrap();
+    }
+}

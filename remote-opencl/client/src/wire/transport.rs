@@ -148,7 +148,8 @@ async fn open_fd_channel(address: &ManagerAddress, key: &[u8]) -> Option<FdChann
     if key.is_empty() || !fd_channel::is_enabled() {
         return None;
     }
-    match timeout(timeouts::connect(), FdChannel::connect(path, key)).await {
+    // The manager has sent its Welcome, so it is only busy. Without the channel the session would be slow to its end.
+    match timeout(timeouts::welcome(), FdChannel::connect(path, key)).await {
         Ok(Ok(channel)) => Some(channel),
         Ok(Err(error)) => {
             tracing::debug!(%error, "No memory is shared with a device manager");
