@@ -4,6 +4,7 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
+use fpga_test_kit::{patience, until_async};
 use fpga_traces::context::TraceContext;
 use fpga_traces::ids::SpanId;
 use fpga_traces::otlp::Resource;
@@ -15,11 +16,9 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-const DEADLINE: Duration = Duration::from_secs(60);
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// A collector that refuses the first `refusals` requests with a status.
@@ -64,17 +63,15 @@ fn counts(tracer: &Tracer) -> [u64; 2] {
 
 /// Waits until so many spans were sent and dropped.
 async fn until_counted(tracer: &Tracer, expected: [u64; 2]) {
-    let counted = async {
-        while counts(tracer) != expected {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let waited = tokio::time::timeout(DEADLINE, counted).await;
-    assert!(waited.is_ok(), "{:?} and not {expected:?}", counts(tracer));
+    until_async(format!("{expected:?} spans"), async || {
+        let counted = counts(tracer);
+        if counted == expected { Ok(()) } else { Err(format!("{counted:?}")) }
+    })
+    .await;
 }
 
 async fn next(received: &mut UnboundedReceiver<Value>) -> Value {
-    tokio::time::timeout(DEADLINE, received.recv()).await.unwrap().unwrap()
+    tokio::time::timeout(patience(), received.recv()).await.unwrap().unwrap()
 }
 
 #[tokio::test]
