@@ -14,7 +14,7 @@
  * ACC_E_FORKED; the child may open jobs of its own.
  *
  * Made by cbindgen; a test compares it with the source. To make it anew:
- *   FPGA_UPDATE_HEADER=1 cargo test -p fpga-acc-c --test header
+ *   FPGA_UPDATE_HEADER=1 cargo test -p fpga-acc-c header
  */
 
 #ifndef FPGA_ACC_H

@@ -1,12 +1,7 @@
 //! The Python package, with the real broker and a real device manager over PoCL.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../../tests/common/managers.rs"]
-mod managers;
-#[path = "../../tests/common/real.rs"]
-mod real;
-
-use real::RealBed;
+use crate::real::RealBed;
+use fpga_test_kit::{output, programs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,13 +21,12 @@ fn python() -> PathBuf {
 #[test]
 fn the_wheel_of_the_python_package_passes_its_tests() {
     let python = python();
-    let built = fpga_test_programs::build(&["--lib"]);
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new(&python)
         .arg(package.join("build_wheel.py"))
         .arg(folder.path())
-        .env("FPGA_ACC_LIBRARY", built.join("libfpga_acc.so"))
+        .env("FPGA_ACC_LIBRARY", programs::built("libfpga_acc.so"))
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -47,16 +41,16 @@ fn the_wheel_of_the_python_package_passes_its_tests() {
         if cases == ["Together"] {
             bed.add_manager(1);
         }
-        let output = Command::new(&python)
+        let mut tests = Command::new(&python);
+        tests
             .arg(package.join("tests/test_fpga_acc.py"))
             .args(cases)
             .env("PYTHONPATH", &site)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("FPGA_POOL", &bed.address)
             .env("FPGA_NODE_NAME", "localhost")
-            .env_remove("FPGA_POOL_TOKEN_FILE")
-            .output()
-            .unwrap();
+            .env_remove("FPGA_POOL_TOKEN_FILE");
+        let output = output(&mut tests);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }

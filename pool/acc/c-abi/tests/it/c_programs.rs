@@ -1,13 +1,8 @@
 //! C programs with the library, the real broker, and a real device manager over PoCL.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../../tests/common/managers.rs"]
-mod managers;
-#[path = "../../tests/common/real.rs"]
-mod real;
-
-use managers::bytes;
-use real::RealBed;
+use crate::managers::bytes;
+use crate::real::RealBed;
+use fpga_test_kit::{output, programs};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,12 +14,12 @@ struct Installed {
 
 impl Installed {
     fn new() -> Self {
-        let built = fpga_test_programs::build(&["--lib"]);
+        let library = programs::built("libfpga_acc.so");
         let folder = tempfile::tempdir().unwrap();
         let mut make = Command::new("make");
         make.args(["-s", "-C", env!("CARGO_MANIFEST_DIR"), "install"]);
         make.arg(format!("PREFIX={}", folder.path().join("usr").display()));
-        make.arg(format!("BUILT={}", built.display()));
+        make.arg(format!("BUILT={}", library.parent().unwrap().display()));
         assert!(make.status().unwrap().success());
         Self { folder }
     }
@@ -72,7 +67,7 @@ fn c_programs_run_jobs_and_groups_wait_poll_cancel_and_fork() {
         if case == "together" {
             bed.add_manager(1);
         }
-        assert_silent_success(&installed.command(&program, &bed.address).arg(case).output().unwrap());
+        assert_silent_success(&output(installed.command(&program, &bed.address).arg(case)));
     }
 }
 
@@ -94,7 +89,7 @@ fn the_examples_do_what_they_say() {
     std::fs::write(&secret, run(&plain)).unwrap();
     assert!(run(&secret) == input, "AES in counter mode undoes itself");
     let values = installed.compile("examples/values.c");
-    let output = installed.command(values, &bed.address).output().unwrap();
+    let output = output(&mut installed.command(values, &bed.address));
     assert!(output.status.success(), "{output:?}");
     let lines = String::from_utf8(output.stdout).unwrap();
     assert_eq!(lines.lines().count(), 200);
@@ -102,7 +97,7 @@ fn the_examples_do_what_they_say() {
 }
 
 #[test]
-#[ignore = "a minute of valgrind; `make sanitize` runs it"]
+#[ignore = "a minute of valgrind: make sanitize"]
 fn valgrind_finds_no_error_and_no_lost_memory_in_a_job() {
     let (installed, bed) = (Installed::new(), RealBed::new(&[], &[1]));
     let program = installed.compile("tests/jobs.c");

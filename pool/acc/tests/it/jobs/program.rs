@@ -1,7 +1,9 @@
 //! The program `fpga-acc`.
 
-use crate::common::{Bed, bytes, eventually};
-use crate::{COUNTER, KEY, encrypted};
+use crate::bed::Bed;
+use crate::cipher::{COUNTER, KEY, encrypted};
+use crate::managers::bytes;
+use fpga_test_kit::until;
 use ring::digest::{SHA256, digest};
 use std::fs::File;
 use std::io::Write as _;
@@ -9,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 fn fpga_acc(bed: &Bed, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fpga-acc"));
-    command.args(arguments).env("FPGA_POOL", &bed.broker.address).env_remove("FPGA_POOL_TOKEN_FILE");
+    command.args(arguments).env("FPGA_POOL", bed.address()).env_remove("FPGA_POOL_TOKEN_FILE");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -85,10 +87,10 @@ fn the_processor_does_it_where_the_user_says_so_and_the_standard_error_tells() {
 fn ctrl_c_gives_the_job_up() {
     let bed = Bed::new(0);
     let waiting = fpga_acc(&bed, &["run", "sha-256"]).stdin(Stdio::piped()).spawn().unwrap();
-    eventually("the job waits", || bed.broker.seen().wants.len() == 1);
+    until("the job waits", || bed.broker().seen().wants.len() == 1);
     let pid = waiting.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = waiting.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", told(&output));
-    eventually("the broker hears", || bed.broker.seen().cancelled.len() == 1);
+    until("the broker hears", || bed.broker().seen().cancelled.len() == 1);
 }

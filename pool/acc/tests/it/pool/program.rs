@@ -1,6 +1,6 @@
 //! The program `fpga-acc`.
 
-use crate::common::real::RealBed;
+use crate::real::RealBed;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
 //! AES, by an accelerator and by a library.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use aes::cipher::{KeyIvInit as _, StreamCipher as _};
 use fpga_acc::Request;

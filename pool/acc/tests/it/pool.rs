@@ -1,8 +1,5 @@
-//! The client with the real broker and real device managers over PoCL.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! Jobs and groups with the real broker.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod full;
 mod groups;
 mod many;
@@ -11,7 +8,7 @@ mod program;
 mod reasons;
 mod sizes;
 
-use common::real::RealBed;
+use crate::real::RealBed;
 use fpga_acc::{Config, Pool};
 
 /// The pool of a bed, for a process on the node of the managers.

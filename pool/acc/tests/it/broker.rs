@@ -87,10 +87,6 @@ impl TestBroker {
     pub fn start(bitstreams: HashMap<String, Digest>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        Self::serve(listener, address, bitstreams)
-    }
-
-    fn serve(listener: std::net::TcpListener, address: String, bitstreams: HashMap<String, Digest>) -> Self {
         listener.set_nonblocking(true).unwrap();
         let (events, inbox) = unbounded_channel();
         let seen = Arc::new(Mutex::new(Seen::default()));
@@ -126,30 +122,15 @@ impl TestBroker {
     pub fn recall(&self) {
         self.events.send(Event::Recall).unwrap();
     }
+}
 
-    /// Ends as a killed process does: all connections are cut. Returns the address, at which another one may start.
-    pub fn kill(mut self) -> String {
-        self.end();
-        self.address.clone()
-    }
-
-    fn end(&mut self) {
+impl Drop for TestBroker {
+    /// Ends as a killed process does: all connections are cut.
+    fn drop(&mut self) {
         let _ = self.events.send(Event::Stop);
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
-    }
-
-    /// Starts a broker at the address of a former one.
-    pub fn start_at(address: &str, bitstreams: HashMap<String, Digest>) -> Self {
-        let listener = std::net::TcpListener::bind(address).unwrap();
-        Self::serve(listener, address.to_owned(), bitstreams)
-    }
-}
-
-impl Drop for TestBroker {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
