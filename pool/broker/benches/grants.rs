@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark")]
 
-#[path = "../tests/service/bed.rs"]
+#[path = "../tests/it/bed.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod bed;
 

@@ -6,8 +6,9 @@ use crate::terms::Swap;
 use fpga_net::election::{Fencing, Leadership};
 use fpga_pool_leases::broker::SwapOutcome;
 use fpga_pool_leases::ids::Term;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tracing::warn;
 
 /// Name of the Lease.
@@ -48,7 +49,7 @@ pub async fn follow(
         }
         let expires = async {
             match until {
-                Some(until) => tokio::time::sleep_until(until.into()).await,
+                Some(until) => tokio::time::sleep_until(until).await,
                 None => std::future::pending().await,
             }
         };

@@ -15,8 +15,9 @@ use fpga_pool_leases::ids::{ConnectionId, Term};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tonic::Status;
 
 /// Commands that wait for the owner.
@@ -142,7 +143,7 @@ impl Owner {
             let due = self.state.next_deadline().map(|at| self.started + Duration::from_millis(at.0));
             let wait = async {
                 match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    Some(due) => tokio::time::sleep_until(due).await,
                     None => std::future::pending().await,
                 }
             };

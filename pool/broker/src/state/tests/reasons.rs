@@ -113,33 +113,3 @@ fn a_job_that_leaves_during_a_round_is_before_nobody() {
     told = reasons(&bench.pass(Millis(100)));
     assert_eq!(told.iter().map(|(ahead, _)| *ahead).max(), Some(597));
 }
-
-/// The texts of a source that are long enough for a reason: the pieces between what is filled in.
-fn texts(source: &str) -> Vec<Vec<String>> {
-    let source = source.replace("\\\n", "");
-    let quoted = source.split('"').skip(1).step_by(2).filter(|text| text.len() > 20);
-    let pieces = |text: &str| {
-        let pieces = text.split('{').map(|piece| piece.split_once('}').map_or(piece, |(_, rest)| rest));
-        pieces.map(|piece| piece.trim().to_owned()).filter(|piece| !piece.is_empty()).collect()
-    };
-    quoted.map(pieces).collect()
-}
-
-#[test]
-fn each_reason_has_a_row_in_the_table_of_the_page_on_jobs() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let page = std::fs::read_to_string(format!("{root}/book/use/jobs.md")).unwrap();
-    let said = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
-    let rows: Vec<&str> = said.collect();
-    assert!(rows.len() > 5, "{rows:?}");
-    let (_, of_policy) = include_str!("../../policy/explanation.rs").split_once("    fn reason(").unwrap();
-    let (of_policy, _) = of_policy.split_once("\n    }\n").unwrap();
-    let (_, of_newcomer) = include_str!("../../state.rs").split_once("    fn first_reason(").unwrap();
-    let (of_newcomer, _) = of_newcomer.split_once("\n    }\n").unwrap();
-    let reasons = [texts(of_policy), texts(of_newcomer)].concat();
-    assert!(reasons.len() > 10, "{reasons:?}");
-    for reason in reasons {
-        let is_told = |row: &&str| reason.iter().all(|piece| row.contains(piece.as_str()));
-        assert!(rows.iter().any(is_told), "book/use/jobs.md has no row for {reason:?}");
-    }
-}

@@ -31,8 +31,8 @@ use fpga_pool_leases::lease::{Endpoint, Lease, Usage, Wanted, Work};
 use fpga_pool_leases::messages::{
     Activity, BrokerToManager, ManagerToBroker, SlotCause, SlotReport, SlotStatus,
 };
+use fpga_test_kit::{patience, until_async};
 use prometheus_client::registry::Registry;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -41,8 +41,6 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint as Port};
 use tonic::{Status, Streaming};
 
-/// Time for an answer. A test that needs it fails.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Messages under way from a scripted peer.
 const UNDER_WAY: usize = 4096;
 
@@ -141,12 +139,7 @@ impl Bed {
     }
 
     pub async fn until_active(&self) {
-        let active = async {
-            while !self.desk.is_active() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENCE, active).await.unwrap();
+        until_async("an active broker", async || self.desk.is_active()).await;
     }
 
     /// Ends the broker as SIGTERM does.
@@ -166,7 +159,7 @@ impl Bed {
 
     async fn connect_by(&self, configure: impl FnOnce(Port) -> Port) -> BrokerClient<Channel> {
         let port = Port::from_shared(format!("http://{}", self.address)).unwrap().tcp_nodelay(true);
-        BrokerClient::new(timeout(PATIENCE, configure(port).connect()).await.unwrap().unwrap())
+        BrokerClient::new(timeout(patience(), configure(port).connect()).await.unwrap().unwrap())
     }
 
     /// A manager with free slots of kind a10 on a node.
@@ -202,7 +195,7 @@ impl Manager {
     pub async fn hello(mut port: BrokerClient<Channel>, token: &str, node: &str) -> Result<Self, Status> {
         let (to, messages) = mpsc::channel(UNDER_WAY);
         to.send(v1::FromManager::from(hello(token, node))).await.unwrap();
-        let from = timeout(PATIENCE, port.lend(ReceiverStream::new(messages))).await.unwrap()?.into_inner();
+        let from = timeout(patience(), port.lend(ReceiverStream::new(messages))).await.unwrap()?.into_inner();
         Ok(Self { node: node.to_owned(), to, from, seq: 0 })
     }
 
@@ -226,7 +219,7 @@ impl Manager {
     }
 
     pub async fn next(&mut self) -> Result<BrokerToManager, Status> {
-        let message = timeout(PATIENCE, self.from.message()).await.unwrap()?;
+        let message = timeout(patience(), self.from.message()).await.unwrap()?;
         Ok(message.ok_or_else(|| Status::unavailable("ended"))?.try_into().unwrap())
     }
 
@@ -276,7 +269,7 @@ impl Client {
     pub async fn hello(mut port: BrokerClient<Channel>, token: &str, node: &str) -> Result<Self, Status> {
         let (to, messages) = mpsc::channel(UNDER_WAY);
         to.send(FromClient::Hello(hello(token, node)).into()).await.unwrap();
-        let from = timeout(PATIENCE, port.work(ReceiverStream::new(messages))).await.unwrap()?.into_inner();
+        let from = timeout(patience(), port.work(ReceiverStream::new(messages))).await.unwrap()?.into_inner();
         Ok(Self { to, from })
     }
 
@@ -305,7 +298,7 @@ impl Client {
     }
 
     pub async fn try_next(&mut self) -> Result<ToClient, Status> {
-        let message = timeout(PATIENCE, self.from.message()).await.unwrap()?;
+        let message = timeout(patience(), self.from.message()).await.unwrap()?;
         Ok(message.ok_or_else(|| Status::unavailable("ended"))?.try_into().unwrap())
     }
 

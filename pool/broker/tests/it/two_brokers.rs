@@ -1,23 +1,27 @@
 //! Two brokers race for a Lease. Its API server is a stand-in that keeps one Lease and refuses writes of old versions, as
 //! the real one does.
 
-use crate::bed::{Bed, Options, PATIENCE, want};
+use crate::bed::{Bed, Options, want};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use fpga_net::election::{Election, FENCING_TOKEN, FencingError, Timing};
-use fpga_test_kit::Server;
 use fpga_pool::leadership::{self, LEASE};
 use fpga_pool::terms::{Swap, Terms};
 use fpga_pool_leases::ids::Term;
 use fpga_pool_leases::messages::SlotStatus;
+use fpga_test_kit::{Server, on_paused_clock, until_async};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{RwLock, mpsc, watch};
+use tokio::time::advance;
+
+/// No Lease ends because a broker or the API server does not run for a while on a busy machine.
+const TIMING: Timing = Timing { duration: Duration::from_secs(3600), retry: Duration::from_millis(100) };
 
 #[derive(Debug, Clone, Default)]
 struct Lease {
@@ -87,8 +91,7 @@ impl Racer {
     async fn start(api_server: &Server, name: &str) -> Self {
         let config = kube::Config::new(format!("http://{}", api_server.address()).parse().unwrap());
         let client = kube::Client::try_from(config).unwrap();
-        let timing = Timing::of(Duration::from_secs(3));
-        let (mut race, leadership) = Election::new(client, "test", LEASE, name.to_owned(), timing);
+        let (mut race, leadership) = Election::new(client, "test", LEASE, name.to_owned(), TIMING);
         let (swaps, to_swap) = mpsc::channel(1);
         let bed = Bed::standing_by(Options::default(), Terms::Lease(swaps.clone())).await;
         tokio::spawn(leadership::follow(leadership, race.fencing(), to_swap, bed.desk.clone()));
@@ -135,19 +138,25 @@ async fn a_broker_that_lost_its_lease_while_it_wanted_a_term_leads_again_when_it
     let api_server = lease.serve();
     let racer = Racer::start(&api_server, "first").await;
     racer.bed.until_active().await;
-    let no_answers = lease.answers.write().await;
-    let stands_by = async {
-        while racer.bed.desk.is_in_office() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    on_paused_clock(async {
+        let no_answers = lease.answers.write().await;
+        advance(TIMING.renew_deadline()).await;
+        until_async("an end of the office", async || !racer.bed.desk.is_in_office()).await;
+        racer.swaps.send(Swap { expected: Term(1), next: Term(9) }).await.unwrap();
+        // All tasks that the message wakes have run after this.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
         }
-    };
-    tokio::time::timeout(PATIENCE, stands_by).await.unwrap();
-    racer.swaps.send(Swap { expected: Term(1), next: Term(9) }).await.unwrap();
-    // The Lease is had again while the broker would wait for the answer to that.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    drop(no_answers);
-    racer.bed.until_active().await;
-    assert_eq!(lease.term().as_deref(), Some("2"), "the term of before is not taken");
+        // The Lease is had again while the broker would wait for the answer to that.
+        drop(no_answers);
+        until_async("an active broker", async || {
+            advance(Duration::from_millis(10)).await;
+            racer.bed.desk.is_active()
+        })
+        .await;
+        assert_eq!(lease.term().as_deref(), Some("2"), "the term of before is not taken");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -156,19 +165,13 @@ async fn a_term_is_replaced_only_by_the_holder_and_only_if_it_is_the_expected_on
     let api_server = lease.serve();
     let config = kube::Config::new(format!("http://{}", api_server.address()).parse().unwrap());
     let client = kube::Client::try_from(config).unwrap();
-    let timing = Timing::of(Duration::from_secs(3));
-    let (mut race, mut leadership) = Election::new(client.clone(), "test", LEASE, "me".to_owned(), timing);
+    let (mut race, leadership) = Election::new(client.clone(), "test", LEASE, "me".to_owned(), TIMING);
     let fencing = race.fencing();
-    let (mut other, _) = Election::new(client, "test", LEASE, "other".to_owned(), timing);
+    let (mut other, _) = Election::new(client, "test", LEASE, "other".to_owned(), TIMING);
     let of_other = other.fencing();
     let (_stop, stopped) = watch::channel(false);
     tokio::spawn(race.run(stopped.clone()));
-    let won = async {
-        while !leadership.is_held() {
-            leadership.changed().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, won).await.unwrap();
+    until_async("the Lease", async || leadership.is_held()).await;
     tokio::spawn(other.run(stopped));
     assert_eq!(fencing.read().await.unwrap(), 0);
     fencing.replace(0, 5).await.unwrap();

@@ -1,4 +1,4 @@
-use crate::bed::{Bed, Client, Manager, PATIENCE, lease, want};
+use crate::bed::{Bed, Client, Manager, lease, want};
 use fpga_board::slots::SlotIndex;
 use fpga_core::units::WallTime;
 use fpga_pool_api::client::{FromClient, SealedTicket, ToClient};
@@ -7,6 +7,7 @@ use fpga_pool_api::v1;
 use fpga_pool_leases::ids::{JobUuid, LeaseId};
 use fpga_pool_leases::lease::Ticket;
 use fpga_pool_leases::messages::{Activity, CancelCause, ManagerToBroker, SlotCause, SlotStatus};
+use fpga_test_kit::patience;
 use tokio::time::timeout;
 use tonic::Code;
 
@@ -143,7 +144,7 @@ async fn a_client_that_does_not_read_is_not_read_and_loses_no_answer() {
     }
     let mut tickets = 0;
     while tickets < WANTS {
-        let message = timeout(PATIENCE, from.message()).await.unwrap().unwrap().unwrap();
+        let message = timeout(patience(), from.message()).await.unwrap().unwrap().unwrap();
         tickets += usize::from(matches!(message.kind, Some(v1::to_client::Kind::Ticket(_))));
     }
     drop(asking.await.unwrap());

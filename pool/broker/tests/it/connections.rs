@@ -1,5 +1,6 @@
 use crate::bed::{Bed, Client, Options, want};
 use fpga_pool::connections::Connections;
+use fpga_test_kit::{on_paused_clock, patience};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -27,7 +28,7 @@ async fn silent(bed: &Bed) -> TcpStream {
 /// Waits until the broker has closed a connection.
 async fn closed(mut stream: TcpStream) {
     let read = async { while stream.read(&mut [0; 1024]).await.is_ok_and(|bytes| bytes > 0) {} };
-    timeout(crate::bed::PATIENCE, read).await.unwrap();
+    timeout(patience(), read).await.unwrap();
 }
 
 #[tokio::test]
@@ -46,8 +47,14 @@ async fn connections_without_a_stream_keep_nobody_out() {
 
 #[tokio::test]
 async fn a_connection_without_a_stream_is_closed_after_a_while_and_one_with_a_stream_is_not() {
-    let bed = with_connections(Duration::from_secs(2)).await;
-    let mut client = bed.client("n1").await;
-    closed(silent(&bed).await).await;
-    client.want(want(1, 10)).await;
+    let idle = Duration::from_secs(10);
+    let bed = with_connections(idle).await;
+    on_paused_clock(async {
+        let mut client = bed.client("n1").await;
+        let silent = silent(&bed).await;
+        tokio::time::advance(idle + Duration::from_millis(1)).await;
+        closed(silent).await;
+        client.want(want(1, 10)).await;
+    })
+    .await;
 }

@@ -4,16 +4,17 @@ use fpga_pool::looks::PAUSE;
 use fpga_pool::policy::TenantSettings;
 use fpga_pool_api::client::{FromClient, ToClient};
 use fpga_pool_api::v1;
-use fpga_pool_api::v1::broker_client::BrokerClient;
 use fpga_pool_leases::ids::JobUuid;
 use fpga_pool_leases::messages::{Activity, CancelCause, SlotStatus};
-use std::time::Instant;
+use fpga_test_kit::{on_paused_clock, until_async};
+use std::time::Duration;
+use tokio::time::advance;
 use tonic::Code;
-use tonic::transport::Channel;
 
 const A: &str = "client-token-of-a-00";
 const B: &str = "client-token-of-b-00";
 const MANAGER: &str = "manager-token-of-n1";
+const MOMENT: Duration = Duration::from_millis(1);
 
 async fn with_tokens(tenants: &str) -> (tempfile::TempDir, Bed) {
     let folder = tempfile::tempdir().unwrap();
@@ -103,27 +104,49 @@ async fn tenants_see_their_own_jobs_and_cancel_no_others() {
 #[tokio::test]
 async fn who_looks_again_and_again_is_refused_with_what_to_do_and_others_see_the_pool() {
     let (_folder, bed) = with_tokens("").await;
-    let look = |mut port: BrokerClient<Channel>, token: &str| {
-        let request = v1::LookRequest { token: token.to_owned() };
-        async move { port.look(request).await }
+    let look = async |token: &str| {
+        let (mut port, token) = (bed.connect().await, token.to_owned());
+        tokio::spawn(async move { port.look(v1::LookRequest { token }).await })
     };
-    let (port, began) = (bed.connect().await, Instant::now());
-    let looks: Vec<_> = (0..16).map(|_| tokio::spawn(look(port.clone(), A))).collect();
-    look(bed.connect().await, B).await.unwrap();
-    let mut seen = 1;
-    for answer in looks {
-        match answer.await.unwrap() {
-            Ok(_) => seen += 1,
-            Err(status) => {
+    on_paused_clock(async {
+        look(B).await.await.unwrap().unwrap();
+        // The next view is not due, so all of these are under way at once.
+        let mut of_a = Vec::new();
+        for _ in 0..16 {
+            of_a.push(look(A).await);
+        }
+        let of_b = look(B).await;
+        let answered = || of_a.iter().chain([&of_b]).filter(|look| look.is_finished()).count();
+        let until_answered = async |count| {
+            until_async(format!("{count} answers"), async || match answered() {
+                found if found == count => Ok(()),
+                found => Err(found.to_string()),
+            })
+            .await;
+        };
+        until_answered(12).await;
+        for seen in 1..=5 {
+            advance(PAUSE - MOMENT).await;
+            assert_eq!(answered(), 11 + seen, "a view before its time");
+            advance(MOMENT * 2).await;
+            until_answered(12 + seen).await;
+        }
+        of_b.await.unwrap().unwrap();
+        let mut refused = 0;
+        for look in of_a {
+            if let Err(status) = look.await.unwrap() {
+                refused += 1;
                 assert_eq!(status.code(), Code::ResourceExhausted);
                 assert!(status.message().contains("look again"), "{}", status.message());
             }
         }
-    }
-    assert!((2..17).contains(&seen), "{seen}");
-    assert!(began.elapsed() >= (seen - 1) * PAUSE);
-    // The looks are over: the tenant has its places again.
-    look(port, A).await.unwrap();
+        assert_eq!(refused, 12);
+        // The looks are over: the tenant has its places again.
+        let again = look(A).await;
+        advance(PAUSE + MOMENT).await;
+        again.await.unwrap().unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
