@@ -1,7 +1,5 @@
 //! Explores the protocol, and sees that the exploration finds a rule's breach.
 
-#![allow(clippy::panic, reason = "in a test a failure is a panic")]
-
 use fpga_pool_leases::exploration::world::{Clients, Jobs, Setup};
 use fpga_pool_leases::exploration::{Invariant, Limits, Move, Report, Side, explore};
 use fpga_pool_leases::manager::{LoadOutcome, SlotTimer, Timer};
@@ -19,6 +17,7 @@ const FULL: Setup = Setup {
     rules: Rules::ALL,
 };
 const SMALL: Setup = Setup { clients: 1, brokers: 1, ..FULL };
+const TWO_FAULTS: Setup = Setup { faults: 2, ..SMALL };
 /// A bundle of two jobs, and as many slots.
 const BUNDLE: Setup = Setup { jobs: Jobs::Bundle, slots: 2, brokers: 1, faults: 2, ..FULL };
 /// A job of three bytes in two steps.
@@ -41,39 +40,63 @@ fn assert_unbroken(report: &Report) {
     }
 }
 
-#[test]
-fn no_invariant_breaks_near_an_uneventful_run_with_two_clients_two_brokers_and_three_faults() {
-    let report = run(&FULL, &Limits { states: 150_000, timed_one_in: 100, ..LIMITS });
+/// No invariant breaks in so many states near an uneventful run.
+fn assert_sound_near(setup: &Setup, states: usize) {
+    let report = run(setup, &Limits { states, timed_one_in: 100, ..LIMITS });
     assert_unbroken(&report);
-    assert!(report.states >= 150_000 && report.timed_runs > 0);
+    assert!(report.states >= states && report.timed_runs > 0);
 }
 
 #[test]
-fn no_invariant_breaks_in_any_state_of_one_client_and_one_broker_without_faults() {
-    let report = run(&Setup { faults: 0, ..SMALL }, &Limits { timed_one_in: 100, ..LIMITS });
-    assert_unbroken(&report);
-    assert!(report.is_complete && report.timed_runs > 0);
+fn no_invariant_breaks_near_an_uneventful_run() {
+    for setup in [&FULL, &TWO_FAULTS, &BUNDLE, &RUN] {
+        assert_sound_near(setup, 5_000);
+    }
 }
 
-#[test]
-fn no_invariant_breaks_near_an_uneventful_run_with_one_client_one_broker_and_two_faults() {
-    let report = run(&Setup { faults: 2, ..SMALL }, &Limits { states: 150_000, timed_one_in: 100, ..LIMITS });
-    assert_unbroken(&report);
-    assert!(report.states >= 150_000 && report.timed_runs > 0);
-}
+/// The large explorations.
+mod timing {
+    use super::*;
 
-#[test]
-fn no_invariant_breaks_near_an_uneventful_run_with_a_bundle_of_two_jobs_two_slots_and_two_faults() {
-    let report = run(&BUNDLE, &Limits { states: 100_000, timed_one_in: 100, ..LIMITS });
-    assert_unbroken(&report);
-    assert!(report.states >= 100_000 && report.timed_runs > 0);
-}
+    #[test]
+    #[ignore = "visits half a million states: make test-timing"]
+    fn no_invariant_breaks_in_many_states_near_an_uneventful_run() {
+        for (setup, states) in [(&FULL, 150_000), (&TWO_FAULTS, 150_000), (&BUNDLE, 100_000), (&RUN, 100_000)]
+        {
+            assert_sound_near(setup, states);
+        }
+    }
 
-#[test]
-fn no_invariant_breaks_near_an_uneventful_run_with_a_job_of_two_steps_of_bytes_and_two_faults() {
-    let report = run(&RUN, &Limits { states: 100_000, timed_one_in: 100, ..LIMITS });
-    assert_unbroken(&report);
-    assert!(report.states >= 100_000 && report.timed_runs > 0);
+    #[test]
+    #[ignore = "takes half a minute: make test-timing"]
+    fn no_invariant_breaks_in_any_state_of_one_client_and_one_broker_without_faults() {
+        let report = run(&Setup { faults: 0, ..SMALL }, &Limits { timed_one_in: 100, ..LIMITS });
+        assert_unbroken(&report);
+        assert!(report.is_complete && report.timed_runs > 0);
+    }
+
+    #[test]
+    #[ignore = "takes half a minute: make test-timing"]
+    fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
+        let only = |what| match what {
+            Move::Arrives(..)
+            | Move::ManagerConnects(_)
+            | Move::Grants(..)
+            | Move::LeaseExpires(_)
+            | Move::SwapAnswered(_)
+            | Move::LoadEnds(_, LoadOutcome::Loaded) => true,
+            Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Attach)),
+            // The manager's first connection, and its second one beside the second client's.
+            Move::Cut(connection) => connection.0 == 0 || connection.0 == 2,
+            Move::Notices(_, side) => side == Side::Dialer,
+            Move::ClientConnects(client, broker) => client == broker,
+            Move::BrokerTimer(_, timer) => matches!(timer, fpga_pool_leases::broker::Timer::Settled),
+            _ => false,
+        };
+        let mut breach = Breach::of(&[Rule::LaterTermsWin], Invariant::TermsGrow).with(2, 2, 3).only(only);
+        breach.setup.clients_are = Clients::Away;
+        breach.find();
+    }
 }
 
 /// A rule that is off, and the world and moves in which its breach is near.
@@ -178,28 +201,6 @@ fn an_offer_before_prepared_tears_a_bundle() {
 fn a_former_result_that_counts_leaves_a_want_with_bytes_that_are_done() {
     let breach = Breach::of(&[Rule::FormerResultsAreDropped], Invariant::WantsSayTheRest);
     breach.among(Setup { faults: 0, ..RUN }).find();
-}
-
-#[test]
-fn without_the_comparison_of_terms_a_former_broker_is_obeyed_again() {
-    let only = |what| match what {
-        Move::Arrives(..)
-        | Move::ManagerConnects(_)
-        | Move::Grants(..)
-        | Move::LeaseExpires(_)
-        | Move::SwapAnswered(_)
-        | Move::LoadEnds(_, LoadOutcome::Loaded) => true,
-        Move::ManagerTimer(timer) => matches!(timer, Timer::Slot(_, SlotTimer::Attach)),
-        // The manager's first connection, and its second one beside the second client's.
-        Move::Cut(connection) => connection.0 == 0 || connection.0 == 2,
-        Move::Notices(_, side) => side == Side::Dialer,
-        Move::ClientConnects(client, broker) => client == broker,
-        Move::BrokerTimer(_, timer) => matches!(timer, fpga_pool_leases::broker::Timer::Settled),
-        _ => false,
-    };
-    let mut breach = Breach::of(&[Rule::LaterTermsWin], Invariant::TermsGrow).with(2, 2, 3).only(only);
-    breach.setup.clients_are = Clients::Away;
-    breach.find();
 }
 
 #[test]

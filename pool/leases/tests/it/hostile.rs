@@ -1,8 +1,6 @@
 //! Each machine among honest and hostile peers: no sequence of messages makes the machine panic, grow, or stop, or
 //! changes what belongs to the honest peers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
-
 mod broker;
 mod client;
 mod manager;
