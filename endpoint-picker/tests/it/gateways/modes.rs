@@ -1,8 +1,8 @@
 //! The modes in which gateways ask: Envoy by itself, gateways with full duplex (Istio, kgateway, Envoy AI Gateway), and
 //! NGINX Gateway Fabric's shim.
 
-use crate::calls::{body, destination, headers, in_modes, refused, response_headers, said, with_headers};
-use crate::served::{Differs, FIRST, SECOND, Served, sobel};
+use super::calls::{body, destination, headers, in_modes, refused, response_headers, said, with_headers};
+use super::served::{Differs, FIRST, SECOND, Served, sobel};
 use bytes::Bytes;
 use fpga_endpoint_picker::exchange::{DESTINATION, LB_NAMESPACE};
 use fpga_endpoint_picker::ext_proc::body_mutation::Mutation;

@@ -1,6 +1,5 @@
 //! Collectors stream the states of their nodes to the picker: the next request follows the state, the annotation counts
 //! where the stream is lost, and a hostile collector harms no node but its own.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};

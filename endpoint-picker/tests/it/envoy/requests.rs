@@ -1,11 +1,11 @@
 //! What becomes of a request: its body, its path, its headers, and its end.
 
-use crate::bed::{DEADLINE, Envoy, Served, Server, header, until_idle};
+use super::bed::{Envoy, Served, Server, header, until_idle};
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bytes::Bytes;
 use fpga_endpoint_picker::envoy_drain::drain;
-use std::time::{Duration, Instant};
+use fpga_test_kit::{patience, until_async};
 
 #[tokio::test]
 async fn bodies_of_ten_megabytes_pass_unchanged_in_every_mode() {
@@ -56,7 +56,7 @@ async fn a_function_sees_the_path_below_its_name_and_no_client_chooses_the_repli
     }
     // Envoy closes the connection: the filter is still asked about the 431.
     let answer = envoy.client.request(request.body(Body::empty()).unwrap());
-    let answer = tokio::time::timeout(DEADLINE, answer).await.unwrap();
+    let answer = tokio::time::timeout(patience(), answer).await.unwrap();
     assert!(answer.is_err(), "150 headers pass");
     assert_eq!(envoy.ask(Method::GET, "/function/echo", Bytes::new()).await.0, 200);
     until_idle(&served.picker).await;
@@ -78,16 +78,12 @@ async fn an_envoy_that_is_told_to_drain_ends_connections_and_no_request() {
     let request = Request::post(format!("{}/function/echo", envoy.url)).body(body).unwrap();
     let running = tokio::spawn(envoy.client.request(request));
     pieces.send(Ok("begun,".into())).await.unwrap();
-    let begun = Instant::now();
-    while served.picker.census().in_flight != 1 {
-        assert!(begun.elapsed() < DEADLINE, "the request does not run");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_async("a request in flight", async || served.picker.census().in_flight == 1).await;
     drain(envoy.admin).await.unwrap();
     assert_eq!(ask().await, (200, "close".to_owned()), "new connections are still taken");
     pieces.send(Ok("ended".into())).await.unwrap();
     drop(pieces);
-    let answer = tokio::time::timeout(DEADLINE, running).await.unwrap().unwrap().unwrap();
+    let answer = tokio::time::timeout(patience(), running).await.unwrap().unwrap().unwrap();
     assert_eq!(answer.status(), 200);
     let body = axum::body::to_bytes(Body::new(answer.into_body()), 100).await.unwrap();
     assert_eq!(&body[..], b"begun,ended");

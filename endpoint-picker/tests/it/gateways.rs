@@ -1,5 +1,4 @@
 //! The picker's port, asked as gateways ask and as nobody should.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod calls;
 mod hostile;

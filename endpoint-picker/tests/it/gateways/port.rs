@@ -1,9 +1,9 @@
 //! The port: its end, and TLS.
 
-use crate::calls::{Call, body, destination, headers, response_headers};
-use crate::served::{DEADLINE, Differs, FIRST, SECOND, Served};
-use fpga_test_kit::Authority;
+use super::calls::{Call, body, destination, headers, response_headers};
+use super::served::{Differs, FIRST, SECOND, Served};
 use fpga_net::tls::{HTTP_2, Reload, ServerTls};
+use fpga_test_kit::{Authority, patience};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ async fn requests_in_flight_end_before_the_server_does() {
     assert!(!served.server.is_finished());
     call.ask(body(false, "x", true)).await;
     drop(call);
-    tokio::time::timeout(DEADLINE, served.server).await.unwrap().unwrap();
+    tokio::time::timeout(patience(), served.server).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A picker that serves on a port of its own.
 
-use crate::calls::Call;
+use super::calls::Call;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
 use fpga_core::node_state::{DeviceState, NodeState};
@@ -13,16 +13,15 @@ use fpga_endpoint_picker::service::Service;
 use fpga_endpoint_picker::state::Seen;
 use fpga_net::tls::ServerTls;
 use fpga_node_stream::server::receiver::Taken;
+use fpga_test_kit::until_async;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
-pub const DEADLINE: Duration = Duration::from_secs(20);
 pub const FIRST: &str = "10.0.0.1:8080";
 pub const SECOND: &str = "10.0.0.2:8080";
 
@@ -123,10 +122,10 @@ impl Served {
     }
 
     pub async fn until_in_flight(&self, expected: usize) {
-        let begun = Instant::now();
-        while self.in_flight() != expected {
-            assert!(begun.elapsed() < DEADLINE, "{} in flight and not {expected}", self.in_flight());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until_async(format!("{expected} requests in flight"), async || {
+            let found = self.in_flight();
+            if found == expected { Ok(()) } else { Err(found.to_string()) }
+        })
+        .await;
     }
 }

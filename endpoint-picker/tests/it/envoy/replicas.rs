@@ -1,11 +1,11 @@
 //! Replicas that come, go and are killed, and a picker that is killed.
 
-use crate::bed::{DEADLINE, Envoy, Served, Server, set_replicas, until_idle};
+use super::bed::{Envoy, Served, Server, set_replicas, until_idle};
 use axum::http::Method;
 use bytes::Bytes;
+use fpga_test_kit::until_async;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 #[tokio::test]
 async fn a_killed_replica_costs_a_retry_and_a_killed_picker_only_its_choice() {
@@ -15,16 +15,13 @@ async fn a_killed_replica_costs_a_retry_and_a_killed_picker_only_its_choice() {
     assert_eq!(envoy.ask(Method::POST, "/function/echo", "x".into()).await.1, "first");
     until_idle(&served.picker).await;
     first.server.kill();
-    let begun = Instant::now();
-    loop {
+    until_async("an answer of the second", async || {
         // Envoy may send the first of these on the connection of before the kill, and see only then that it is closed.
         let (status, replica, body) = envoy.ask(Method::PUT, "/function/echo", "body".into()).await;
         assert_eq!((status, &body[..]), (200, b"body".as_slice()));
-        if replica == "second" {
-            break;
-        }
-        assert!(begun.elapsed() < DEADLINE, "the first still answers");
-    }
+        replica == "second"
+    })
+    .await;
     assert_eq!(
         envoy.ask(Method::POST, "/function/echo", "x".into()).await.0,
         200,
@@ -50,15 +47,15 @@ async fn envoy_uses_a_new_replica_at_once_and_one_that_is_gone_no_longer() {
     // The first is gone from the function, so that only a new endpoint can answer.
     for (servers, name) in [([&second].as_slice(), "second"), (&[&third], "third"), (&[&first], "first")] {
         set_replicas(&served.picker, "echo", servers);
-        let begun = Instant::now();
-        loop {
+        until_async(format!("an answer of {name}"), async || {
             let (status, replica, _) = envoy.ask(Method::GET, "/function/echo", Bytes::new()).await;
             if (status, replica.as_str()) == (200, name) {
-                break;
+                Ok(())
+            } else {
+                Err(format!("{status} {replica}"))
             }
-            assert!(begun.elapsed() < DEADLINE, "{name} is not used: {status} {replica}");
-        }
-        eprintln!("{name} serves {:?} after the picker knew it", begun.elapsed());
+        })
+        .await;
     }
     set_replicas(&served.picker, "echo", &[]);
     assert_eq!(envoy.ask(Method::GET, "/function/echo", Bytes::new()).await.0, 503);
@@ -107,10 +104,10 @@ async fn replicas_come_and_go_under_load_and_no_request_is_lost() {
         for name in NAMES {
             let comes = Server::start(name);
             set_replicas(&served.picker, "echo", &[&comes, &stays]);
-            let begun = Instant::now();
-            while envoy.ask(Method::POST, "/function/echo", Bytes::new()).await.1 != name {
-                assert!(begun.elapsed() < DEADLINE, "{name} serves nothing");
-            }
+            until_async(format!("an answer of {name}"), async || {
+                envoy.ask(Method::POST, "/function/echo", Bytes::new()).await.1 == name
+            })
+            .await;
             set_replicas(&served.picker, "echo", &[&stays]);
             // A request that begins now knows that it is gone.
             assert_eq!(envoy.ask(Method::POST, "/function/echo", Bytes::new()).await.1, "stays");

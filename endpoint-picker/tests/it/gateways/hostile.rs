@@ -1,7 +1,7 @@
 //! What nobody should ask, and more than should be asked.
 
-use crate::calls::{Call, body, destination, headers, in_modes, refused, response_headers, with_headers};
-use crate::served::{Differs, Served};
+use super::calls::{Call, body, destination, headers, in_modes, refused, response_headers, with_headers};
+use super::served::{Differs, Served};
 use bytes::Bytes;
 use fpga_endpoint_picker::ext_proc::{BodySendMode, HeaderValue, ProcessingRequest};
 use tonic::Code;

@@ -1,6 +1,5 @@
 //! What gateways say, and what they hear.
 
-use crate::served::DEADLINE;
 use bytes::Bytes;
 use fpga_endpoint_picker::exchange::DESTINATION;
 use fpga_endpoint_picker::ext_proc::external_processor_client::ExternalProcessorClient;
@@ -10,6 +9,7 @@ use fpga_endpoint_picker::ext_proc::{
     BodySendMode, HeaderMap, HeaderValue, HeaderValueOption, HttpBody, HttpHeaders, Metadata,
     ProcessingRequest, ProcessingResponse, ProtocolConfiguration,
 };
+use fpga_test_kit::patience;
 use prost::Message as _;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
@@ -41,7 +41,7 @@ impl Call {
     }
 
     pub async fn whole(&mut self) -> Result<Option<ProcessingResponse>, Status> {
-        tokio::time::timeout(DEADLINE, self.answers.message()).await.unwrap()
+        tokio::time::timeout(patience(), self.answers.message()).await.unwrap()
     }
 
     pub async fn ask(&mut self, message: ProcessingRequest) -> Answer {

@@ -1,10 +1,11 @@
 //! The trace of a request, from its client to the replica, through a real Envoy with the shipped configuration.
 
-use crate::bed::{DEADLINE, Envoy, Served, Server, header, until_idle};
+use super::bed::{Envoy, Served, Server, header, until_idle};
 use axum::Router;
 use axum::http::Method;
 use axum::routing::post;
 use bytes::Bytes;
+use fpga_test_kit::patience;
 use fpga_traces::context::TraceContext;
 use fpga_traces::otlp::Resource;
 use fpga_traces::tracer::Tracer;
@@ -31,7 +32,7 @@ async fn collector() -> (Tracer, UnboundedReceiver<Value>) {
 }
 
 async fn next(spans: &mut UnboundedReceiver<Value>) -> Value {
-    tokio::time::timeout(DEADLINE, spans.recv()).await.unwrap().unwrap()
+    tokio::time::timeout(patience(), spans.recv()).await.unwrap().unwrap()
 }
 
 fn attribute<'s>(span: &'s Value, key: &str) -> &'s str {

@@ -1,15 +1,15 @@
 //! What the Endpoint Picker Protocol of the Gateway API Inference Extension demands.
 
-use crate::calls::{
+use super::calls::{
     Call, destination, headers, refused, response_headers, set_headers, subset, with_metadata,
 };
-use crate::served::{DEADLINE, Differs, FIRST, SECOND, Served};
+use super::served::{Differs, FIRST, SECOND, Served};
 use fpga_endpoint_picker::exchange::{BOARD, DESTINATION, LB_NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE};
 use fpga_endpoint_picker::metrics::Metrics;
 use fpga_endpoint_picker::picker::{Limits, Picker};
+use fpga_test_kit::{patience, until_async};
 use prometheus_client::registry::Registry;
 use prost_types::value::Kind;
-use std::time::{Duration, Instant};
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -91,16 +91,12 @@ async fn the_endpoint_picker_protocol_health_is_alive_from_the_start_and_ready_w
     let mut served = Served::serve(picker, Differs::default()).await;
     let health = HealthClient::new(served.channel().await);
     let until = async |service: &str, expected: ServingStatus| {
-        let begun = Instant::now();
-        loop {
+        until_async(format!("{service} to be {expected:?}"), async || {
             let request = HealthCheckRequest { service: service.to_owned() };
             let answer = health.clone().check(request).await;
-            if answer.is_ok_and(|answer| answer.into_inner().status() == expected) {
-                break;
-            }
-            assert!(begun.elapsed() < DEADLINE, "{service} is not {expected:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            answer.is_ok_and(|answer| answer.into_inner().status() == expected)
+        })
+        .await;
     };
     let ready = ["readiness", "envoy.service.ext_proc.v3.ExternalProcessor", ""];
     until("liveness", ServingStatus::Serving).await;
@@ -120,5 +116,5 @@ async fn the_endpoint_picker_protocol_health_is_alive_from_the_start_and_ready_w
     let request = HealthCheckRequest { service: "nobody".to_owned() };
     assert_eq!(health.clone().check(request).await.unwrap_err().code(), Code::NotFound);
     served.stop.take().unwrap().send(()).unwrap();
-    tokio::time::timeout(DEADLINE, served.server).await.unwrap().unwrap();
+    tokio::time::timeout(patience(), served.server).await.unwrap().unwrap();
 }

@@ -1,7 +1,7 @@
 //! Replicas, a picker, and an Envoy with the configuration that the chart installs.
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Request, Response};
 use axum::routing::any;
@@ -17,8 +17,10 @@ use fpga_endpoint_picker::routing::Routing;
 use fpga_endpoint_picker::server::Port;
 use fpga_endpoint_picker::service::Service;
 use fpga_endpoint_picker::state::Seen;
-use fpga_test_kit::{envoy_config, envoy_ext_proc, envoy_program};
 use fpga_node_stream::server::receiver::Taken;
+use fpga_test_kit::{
+    Program, envoy_config, envoy_ext_proc, envoy_program, http, patience, until, until_async,
+};
 use fpga_traces::tracer::Tracer;
 use futures::StreamExt as _;
 use hyper::body::Incoming;
@@ -29,14 +31,12 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-pub const DEADLINE: Duration = Duration::from_secs(30);
 /// Name of the file with Envoy's endpoints.
 const ENDPOINTS: &str = "endpoints.json";
 
@@ -54,7 +54,7 @@ impl Killable {
     pub fn kill(&mut self) {
         if let Some(runtime) = self.0.take() {
             // Inside of the test's runtime only a thread of its own may wait.
-            std::thread::spawn(move || runtime.shutdown_timeout(DEADLINE)).join().unwrap();
+            std::thread::spawn(move || runtime.shutdown_timeout(patience())).join().unwrap();
         }
     }
 }
@@ -152,15 +152,11 @@ impl Served {
 
     /// Waits until the file for Envoy names as many endpoints.
     pub async fn until_written(&self, endpoints: usize) {
-        let begun = Instant::now();
-        loop {
+        until_async(format!("{endpoints} endpoints"), async || {
             let text = std::fs::read_to_string(self.endpoints()).unwrap();
-            if text.matches("port_value").count() == endpoints {
-                return;
-            }
-            assert!(begun.elapsed() < DEADLINE, "{endpoints} endpoints: {text}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            if text.matches("port_value").count() == endpoints { Ok(()) } else { Err(text) }
+        })
+        .await;
     }
 }
 
@@ -186,7 +182,7 @@ pub fn set_replicas(picker: &Picker, name: &str, servers: &[&Server]) {
 }
 
 pub struct Envoy {
-    process: Child,
+    _program: Program,
     pub url: String,
     pub admin: SocketAddr,
     pub client: Client<HttpConnector, Body>,
@@ -194,8 +190,9 @@ pub struct Envoy {
 }
 
 /// The shipped configuration, with the bodies of requests and responses in the mode `bodies`.
-fn config(listen: SocketAddr, pickers: &[&Served], bodies: &str) -> Value {
-    let mut config = envoy_config(listen, pickers[0].address, &pickers[0].endpoints());
+fn config(pickers: &[&Served], bodies: &str) -> Value {
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut config = envoy_config(any_port, pickers[0].address, &pickers[0].endpoints());
     let clusters = config["static_resources"]["clusters"].as_array_mut().unwrap();
     let cluster = clusters.iter_mut().find(|cluster| cluster["name"] == "picker").unwrap();
     let endpoints = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"].as_array_mut().unwrap();
@@ -203,8 +200,10 @@ fn config(listen: SocketAddr, pickers: &[&Served], bodies: &str) -> Value {
         let (address, port) = (picker.address.ip().to_string(), picker.address.port());
         json!({"endpoint": {"address": {"socket_address": {"address": address, "port_value": port}}}})
     }));
+    // Envoy gives a picker up after one missed check of its health, and goes on without a picker after the other time. The
+    // test's process may not run for a while on a busy machine; a picker that is killed is seen at once.
+    cluster["health_checks"][0]["timeout"] = json!("20s");
     let ext_proc = envoy_ext_proc(&mut config);
-    // Envoy goes on without the picker after this time, and the test's process may not run for a while on a busy machine.
     ext_proc["message_timeout"] = json!("20s");
     let mode = &mut ext_proc["processing_mode"];
     (mode["request_body_mode"], mode["response_body_mode"]) = (json!(bodies), json!(bodies));
@@ -226,51 +225,42 @@ impl Envoy {
         for served in pickers {
             served.until_written(served.picker.with(|state, _| state.endpoints().len())).await;
         }
-        // The port is free a moment later, too, as a rule: the system gives out others first.
-        let [listen, admin] = [bind().1, bind().1];
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("envoy.json");
-        let mut config = config(listen, pickers, bodies);
-        let socket = json!({"address": admin.ip().to_string(), "port_value": admin.port()});
-        config["admin"] = json!({"address": {"socket_address": socket}});
+        let mut config = config(pickers, bodies);
+        config["admin"] = json!({"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}});
         std::fs::write(&path, config.to_string()).unwrap();
-        let log = std::fs::File::create(dir.path().join("log")).unwrap();
-        let process = Command::new(envoy_program())
+        let admin = dir.path().join("admin");
+        let mut command = Command::new(envoy_program());
+        command
             .args(["--concurrency", "1", "--log-level", "warning", "--disable-hot-restart"])
             .args(["--drain-strategy", "immediate", "--config-path"])
             .arg(&path)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let mut envoy = Self { process, url: format!("http://{listen}"), admin, client, _dir: dir };
-        let begun = Instant::now();
-        while tokio::net::TcpStream::connect(listen).await.is_err() {
-            let log = std::fs::read_to_string(envoy._dir.path().join("log")).unwrap_or_default();
-            assert!(envoy.process.try_wait().unwrap().is_none(), "Envoy ended: {log}");
-            assert!(begun.elapsed() < DEADLINE, "Envoy does not listen: {log}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        envoy.until_healthy(pickers.len()).await;
-        envoy
-    }
-
-    /// Envoy listens when it knows the first address of a cluster: it would ask one picker, and another one a moment later.
-    async fn until_healthy(&self, pickers: usize) {
-        let begun = Instant::now();
-        loop {
-            let answer = self.client.get(format!("http://{}/clusters", self.admin).parse().unwrap());
-            let text = to_bytes(Body::new(answer.await.unwrap().into_body()), usize::MAX).await.unwrap();
-            let text = String::from_utf8_lossy(&text);
+            .arg("--admin-address-path")
+            .arg(&admin);
+        let mut program = Program::start(&mut command);
+        // Envoy makes the file before it writes the address.
+        let admin = until("Envoy's admin address", || {
+            assert!(program.is_running(), "Envoy has ended");
+            std::fs::read_to_string(&admin).unwrap_or_default().parse::<SocketAddr>()
+        });
+        let of_admin = |path| http::get(&admin.to_string(), path).text;
+        // Envoy listens when it knows the first address of a cluster: it would ask one picker, and another one a moment later.
+        until_async("an Envoy for which all pickers are healthy", async || {
+            let text = of_admin("/clusters");
             let healthy =
                 |line: &&str| line.starts_with("picker::") && line.ends_with("::health_flags::healthy");
-            if text.lines().filter(healthy).count() == pickers {
-                return;
-            }
-            assert!(begun.elapsed() < DEADLINE, "not all {pickers} pickers are healthy for Envoy: {text}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            if text.lines().filter(healthy).count() == pickers.len() { Ok(()) } else { Err(text) }
+        })
+        .await;
+        let url = until_async("Envoy's port", async || {
+            let text = of_admin("/listeners");
+            let port = text.lines().find_map(|line| line.strip_prefix("functions::"));
+            port.map(|address| format!("http://{address}")).ok_or(text)
+        })
+        .await;
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self { _program: program, url, admin, client, _dir: dir }
     }
 
     pub async fn send(
@@ -285,7 +275,7 @@ impl Envoy {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::from(body)).unwrap();
-        tokio::time::timeout(DEADLINE, self.client.request(request)).await.unwrap().unwrap()
+        tokio::time::timeout(patience(), self.client.request(request)).await.unwrap().unwrap()
     }
 
     /// Status, name of the replica, and body of the answer.
@@ -305,18 +295,10 @@ pub fn header<'a>(answer: &'a Response<Incoming>, name: &str) -> &'a str {
     answer.headers().get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
 }
 
-impl Drop for Envoy {
-    fn drop(&mut self) {
-        // An error means that it has ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 pub async fn until_idle(picker: &Picker) {
-    let begun = Instant::now();
-    while picker.census().in_flight != 0 {
-        assert!(begun.elapsed() < DEADLINE, "{:?}", picker.census());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_async("no request in flight", async || match picker.census() {
+        census if census.in_flight == 0 => Ok(()),
+        census => Err(format!("{census:?}")),
+    })
+    .await;
 }
