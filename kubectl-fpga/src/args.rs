@@ -110,19 +110,6 @@ impl Args {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn the_documents_table_has_every_subcommand_and_no_other() {
-        let document = include_str!("../README.md");
-        let (_, table) = document.split_once("| command | output |\n|---|---|\n").unwrap();
-        let rows = table.lines().take_while(|line| line.starts_with('|'));
-        let named: BTreeSet<&str> =
-            rows.map(|row| row.trim_start_matches("| `").split([' ', '`']).next().unwrap()).collect();
-        let command = Args::command();
-        let all: BTreeSet<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(named, all, "left: the table of README.md, right: the subcommands");
-    }
 
     #[test]
     fn the_command_line_is_consistent_and_every_help_has_an_example() {

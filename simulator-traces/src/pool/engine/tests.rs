@@ -141,7 +141,7 @@ fn slots_that_share_an_engine_share_its_processor() {
     let sizes = Sizes::exponential(0.0, 4e6).unwrap();
     let run = |seed| {
         let jobs = queue(seed, 0.6, &sizes, 10_000);
-        Measures::of(&simulate(&cluster(&[1000]), PoolPolicy::fifo(), &jobs).unwrap()).act
+        Measures::of(&simulate(&cluster(&[64]), PoolPolicy::fifo(), &jobs).unwrap()).act
     };
     let got = Estimate::of(&(1..=8).map(run).collect::<Vec<_>>());
     let expected = 4e6 / 200.0 / 0.4;

@@ -1,7 +1,5 @@
 //! How replicas are found and asked through the API server, and the messages when that fails. The API server is a
 //! stand-in: a real one proxies to no loopback address, and the extender of a test has no other.
-#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
-
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;

@@ -1,7 +1,5 @@
 //! The reference chapters of the book are those that the code makes.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "in a test a failure is a panic")]
-
 use fpga_book::{layout, reference, repository};
 use std::collections::HashSet;
 

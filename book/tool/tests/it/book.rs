@@ -1,7 +1,5 @@
 //! The pinned mdBook makes the book's pages, as `make book` does.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "in a test a failure is a panic")]
-
 use fpga_book::{layout, repository};
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! Checks that the simulator and the live extender choose the same node for the same states. The simulator's placer
 //! is compared with the extender's answers; the extender gets states as collectors publish them, and pods as the API
 //! server shows them. The test adds up scores and breaks ties as kube-scheduler does.
-#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
-
 use bytes::Bytes;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::expected_load::PlacedPod;

@@ -1,6 +1,4 @@
 //! Runs `fpga-sim replay-cluster` on the recording of a live extender.
-#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
-
 use bytes::Bytes;
 use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::units::{MonotonicTime, WallTime};

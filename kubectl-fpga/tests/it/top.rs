@@ -1,20 +1,17 @@
 //! `kubectl fpga top --watch`, as its users start it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
-
 use axum::routing::get;
 use axum::{Json, Router};
-use std::net::SocketAddr;
+use fpga_test_kit::patience;
 use std::process::Stdio;
-use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::process::{Child, Command};
 
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// A port at which nobody listens: its listener is dropped.
-async fn silent() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+/// A port that is taken, and at which nobody listens.
+fn silent() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    socket
 }
 
 /// Starts `kubectl fpga top --watch=1` with these arguments.
@@ -31,11 +28,12 @@ fn start(args: &[&str]) -> Child {
 
 #[tokio::test]
 async fn watching_as_json_tells_problems_on_standard_error_alone() {
-    let silent = silent().await;
+    let port = silent();
+    let silent = port.local_addr().unwrap();
     let mut top = start(&["-o", "json", "--extender", &format!("http://{silent}")]);
     let mut problems = BufReader::new(top.stderr.take().unwrap()).lines();
     for update in 0..2 {
-        let problem = tokio::time::timeout(DEADLINE, async {
+        let problem = tokio::time::timeout(patience(), async {
             while let Some(line) = problems.next_line().await.unwrap() {
                 if line.contains(&silent.to_string()) {
                     return;
@@ -57,13 +55,14 @@ async fn watching_names_at_each_update_the_replica_that_does_not_answer() {
     let answering = format!("http://{}", listener.local_addr().unwrap());
     let replica = Router::new().route("/nodes", get(async || Json(serde_json::json!([]))));
     tokio::spawn(async move { axum::serve(listener, replica).await });
-    let silent = silent().await;
+    let port = silent();
+    let silent = port.local_addr().unwrap();
 
     let mut top = start(&["--extender", &answering, "--extender", &format!("http://{silent}")]);
     let mut tables = BufReader::new(top.stdout.take().unwrap()).lines();
     let mut warnings = BufReader::new(top.stderr.take().unwrap()).lines();
     for update in 0..2 {
-        let table = tokio::time::timeout(DEADLINE, async {
+        let table = tokio::time::timeout(patience(), async {
             while let Some(line) = tables.next_line().await.unwrap() {
                 if line == "No board has a state." {
                     return;
@@ -72,7 +71,7 @@ async fn watching_names_at_each_update_the_replica_that_does_not_answer() {
             panic!("no more tables");
         });
         table.await.unwrap();
-        let warning = tokio::time::timeout(DEADLINE, async {
+        let warning = tokio::time::timeout(patience(), async {
             while let Some(line) = warnings.next_line().await.unwrap() {
                 if line.starts_with("Warning: ") {
                     assert!(line.contains(&silent.to_string()), "{line}");
