@@ -139,7 +139,7 @@ lint: nextest mdbook deny ## Format, clippy with warnings denied, rustdoc, licen
 	$(NEXTEST) --profile lint --test it --test repository -E 'package(fpga-book) | binary(repository)'
 
 .PHONY: test-opencl
-test-opencl: setup musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (10 minutes)
+test-opencl: setup servers musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (10 minutes)
 	@hack/test-opencl.sh $(NEXTEST)
 
 .PHONY: test-control-plane
@@ -148,7 +148,7 @@ test-control-plane: setup control-plane helm registry envoy promtool numpy gatew
 	    --run-ignored all -E '$(CONTROL_PLANE_TESTS)'
 
 # The tests that need more than the control plane are ignored, and have targets of their own.
-CONTROL_PLANE_TESTS := not test(/^(smoke|any_cluster|watching|registry::kills)::/) - test(/timing::/) - test(/real_nodes/)
+CONTROL_PLANE_TESTS := not test(/^(smoke|any_cluster|watching|registry::kills)::/) - test(/timing::/) - test(/on_real_nodes/)
 
 .PHONY: node-possible
 node-possible: ## Say why this machine can't have real nodes, if it can't
@@ -157,7 +157,7 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 .PHONY: test-node
 test-node: node-possible setup control-plane node helm registry envoy nextest build ## End to end on real nodes, kubelet and containerd (as root, on Linux; 14 minutes)
 	$(NEXTEST) --profile node --test real_node --test end_to_end --run-ignored all \
-	    -E 'binary(real_node) - test(/^(platforms|network_policies)::/) | test(/real_nodes/) - test(/timing::/)'
+	    -E 'binary(real_node) - test(/^(platforms|network_policies)::/) | test(/on_real_nodes/) - test(/timing::/)'
 
 .PHONY: test-timing
 test-timing: setup control-plane helm envoy promtool chromium nextest build ## What measures the machine, one test after the other, by hand on a quiet machine (25 minutes)

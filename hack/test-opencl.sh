@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Everything over OpenCL runtimes, one runtime after the other. A runtime that fails does not stop the others.
+#
+#   hack/test-opencl.sh RUNNER...   RUNNER is the command of the test runner, as the Makefile has it
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. hack/lib.sh
+
+[ $# -gt 0 ] || fail "write make test-opencl"
+RUNTIME=intel-fpga hack/setup.sh
+
+status=0
+# over RUNTIME RUNNER...: runs tests over a runtime.
+over() {
+    local runtime=$1
+    shift
+    say "test-opencl: over $runtime"
+    RUNTIME=$runtime FPGA_TEST_RUNTIME=$runtime "$@" || status=1
+}
+
+# What an OpenCL program of the test's own process loads.
+intel() {
+    local runtime=$1
+    shift
+    OCL_ICD_VENDORS=$PWD/build/intel-opencl/icd/$runtime LD_LIBRARY_PATH=$PWD/build/intel-opencl/lib \
+        CL_CONFIG_CPU_TARGET_ARCH=core-avx2 over "$runtime" "$@"
+}
+
+# What differs between runtimes: programs, the contract of the C calls, what a hostile client finds, what tenants see of each other.
+readonly differs='binary(opencl) | package(fpga-opencl-icd) & test(/^contract::/)
+    | package(fpga-device-manager) & test(/(^|::)(hostile|tenants)::/)'
+over pocl "$@" --profile opencl --test opencl -E 'binary(opencl)'
+over intel-fpga "$@" --profile opencl-intel-fpga --test opencl --test it --test end_to_end --run-ignored all -E "($differs
+    | package(fpga-device-manager) & test(/joined_by_a_channel|intels_runtimes/)
+    | binary(end_to_end) & test(/^(full_loop|functions)::/)) - test(/(^|::)timing::/)"
+over intel-cpu "$@" --profile opencl-intel-cpu --test opencl --test it -E "$differs"
+intel intel-fpga "$@" --profile opencl-accelerators --test it -E 'package(fpga-accelerators)'
+exit $status
