@@ -15,7 +15,7 @@
 )]
 #![allow(dead_code, unused_imports, reason = "a part of what the tests of the service share")]
 
-#[path = "../tests/service/harness.rs"]
+#[path = "../tests/it/harness.rs"]
 mod harness;
 
 use bytes::Bytes;
@@ -149,7 +149,7 @@ async fn run_for(
 }
 
 fn resident(manager: &Manager) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", manager.pid())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", manager.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }

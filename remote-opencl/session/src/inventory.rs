@@ -54,8 +54,8 @@ pub struct Device {
     pub(crate) clock: Arc<DeviceClock>,
 }
 
-/// The platforms and devices of a runtime.
-#[derive(Debug)]
+/// The platforms and devices of a runtime. By default there are none.
+#[derive(Debug, Default)]
 pub struct Inventory {
     platforms: Vec<v1::Platform>,
     devices: Vec<Device>,

@@ -308,3 +308,6 @@ fn incarnation() -> io::Result<Incarnation> {
     let bytes = key.bytes().first_chunk::<16>().ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok(Incarnation(u128::from_be_bytes(*bytes)))
 }
+
+#[cfg(test)]
+mod tests;

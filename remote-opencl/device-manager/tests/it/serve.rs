@@ -47,7 +47,7 @@ fn metrics_and_health_are_served_where_asked() {
 }
 
 #[test]
-#[ignore = "needs Intel's runtimes in the folder FPGA_INTEL_OPENCL"]
+#[ignore = "needs Intel's runtimes: make test-opencl"]
 fn intels_runtimes_build_bitstreams_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("twice.cl");

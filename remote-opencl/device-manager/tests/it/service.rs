@@ -24,6 +24,7 @@ mod revocation;
 mod shared_memory;
 mod sharing;
 mod tenants;
+mod timing;
 mod traces;
 mod unwatched;
 

@@ -3,11 +3,8 @@ use fpga_ring::Memory as _;
 use nix::sys::socket::{MsgFlags, send};
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tonic::Code;
 use v1::client_message::Kind;
-
-const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The client's side of a ring, without a library.
 struct Client {
@@ -98,7 +95,7 @@ impl Client {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, future).await.unwrap()
+    tokio::time::timeout(fpga_test_kit::patience(), future).await.unwrap()
 }
 
 #[tokio::test]

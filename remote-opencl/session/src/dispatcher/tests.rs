@@ -168,7 +168,7 @@ fn sessions_on_their_own_threads_all_get_their_turns() {
                     let bitstream = u8::try_from(n % 3).unwrap();
                     let grant = match dispatcher.submit(request(&dispatcher, session, bitstream)).unwrap() {
                         Some(grant) => grant,
-                        None => receiver.recv_timeout(Duration::from_secs(30)).unwrap(),
+                        None => receiver.recv_timeout(fpga_test_kit::patience()).unwrap(),
                     };
                     assert_eq!((grant.session, grant.slots.len()), (session, 1));
                     pass_on(dispatcher.finished(grant.task));

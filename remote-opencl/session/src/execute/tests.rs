@@ -18,10 +18,8 @@ use bytes::Bytes;
 use fpga_board::dispatch::TaskId;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 const SIZE: usize = 1 << 16;
-const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 struct Ends(Sender<(EventId, i32)>);
@@ -104,7 +102,7 @@ impl Setup {
 
     /// Waits for the end of a command; `failure` is its status if it is negative, else the vendor's.
     fn finish(&mut self, event: u64, failure: i32) -> Vec<Report> {
-        let (ended, status) = self.ends.recv_timeout(DEADLINE).unwrap();
+        let (ended, status) = self.ends.recv_timeout(fpga_test_kit::patience()).unwrap();
         assert_eq!(ended, EventId(event));
         let mut reports = Vec::new();
         self.executor.finish(ended, status.min(failure), &mut self.dependencies, &mut reports);

@@ -5,7 +5,7 @@ use fpga_board::dispatch::policy::DispatchRules;
 use fpga_board::dispatch::{Lanes, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels, SessionId};
 use fpga_hook::Config;
-use fpga_test_kit::{CollectorStandIn, Shared};
+use fpga_test_kit::{CollectorStandIn, Shared, until};
 use std::num::NonZeroU32;
 use std::time::Instant;
 
@@ -103,16 +103,11 @@ fn the_collector_hears_the_name_of_a_loaded_bitstream_whose_file_comes_later() {
     dispatcher.preload([crate::store::digest_of(b"bits")]).unwrap();
     std::fs::write(dir.path().join("sobel.bitstream"), "bits").unwrap();
     catalogue.watch(store, move || reports.names_changed()).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
+    until("the collector to hear the name", || {
         let last = seen.lock().unwrap().devices.last().cloned();
         let loaded = last.and_then(|(_, status)| status?.loaded.first().cloned());
-        if loaded.is_some_and(|loaded| loaded.id == BitstreamId::Name("sobel".into())) {
-            break;
-        }
-        assert!(Instant::now() < deadline, "the collector hears no name");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        loaded.is_some_and(|loaded| loaded.id == BitstreamId::Name("sobel".into()))
+    });
 }
 
 #[test]

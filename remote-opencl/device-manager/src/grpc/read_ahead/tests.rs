@@ -7,11 +7,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::sync::mpsc;
-
-/// Time limit for everything that must happen.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Content of each frame of [`ShortFrames`]. h2 ends connections on which many shorter frames wait.
 const DATA: &[u8] = &[7; 64];
@@ -76,7 +72,7 @@ async fn until(holds: impl Fn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(DEADLINE, waits).await.unwrap();
+    tokio::time::timeout(fpga_test_kit::patience(), waits).await.unwrap();
 }
 
 #[tokio::test]
@@ -111,7 +107,8 @@ async fn of_frames_that_no_session_takes_no_more_is_read_than_the_bound_and_all_
     let bound = 2 * READ_AHEAD_BYTES;
     assert!(read.load(Ordering::Relaxed) < bound, "{read:?} of more than {} bytes", COUNT * DATA.len());
 
-    let whole = tokio::time::timeout(DEADLINE, body.collect()).await.unwrap().unwrap().to_bytes();
+    let whole =
+        tokio::time::timeout(fpga_test_kit::patience(), body.collect()).await.unwrap().unwrap().to_bytes();
     assert_eq!(whole.len(), COUNT * DATA.len());
     assert!(read.load(Ordering::Relaxed) > bound, "the bound was of importance");
 }

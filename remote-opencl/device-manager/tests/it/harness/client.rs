@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 
 /// A client without a library. Ids count up.
 pub struct Client {
@@ -94,16 +94,6 @@ impl Client {
     pub async fn is_to_yield(&mut self) {
         while !self.yields {
             assert!(self.receive().await.unwrap(), "the session goes on");
-        }
-    }
-
-    /// The same, also if nothing comes for long.
-    pub async fn yields_at_last(&mut self) {
-        while !self.yields {
-            match self.receive().await {
-                Ok(goes_on) => assert!(goes_on, "the session goes on"),
-                Err(status) => assert_eq!(status.code(), Code::DeadlineExceeded, "{status}"),
-            }
         }
     }
 

@@ -187,7 +187,7 @@ async fn a_kernel_that_waits_for_one_of_a_later_task_ends_while_another_session_
 }
 
 #[tokio::test]
-#[ignore = "channels exist on the FPGA emulator only: FPGA_TEST_RUNTIME=intel-fpga cargo test -- --ignored"]
+#[ignore = "channels exist on the FPGA emulator only: make test-opencl"]
 async fn kernels_joined_by_a_channel_in_several_tasks_end_while_another_session_always_waits() {
     const SOURCE: &str = "#pragma OPENCL EXTENSION cl_intel_channels : enable
         channel int between __attribute__((depth(4)));
@@ -229,7 +229,7 @@ async fn kernels_joined_by_a_channel_in_several_tasks_end_while_another_session_
 
 /// Kernels joined by a channel hang if they run one after the other.
 #[tokio::test]
-#[ignore = "channels exist on the FPGA emulator only: FPGA_TEST_RUNTIME=intel-fpga cargo test -- --ignored"]
+#[ignore = "channels exist on the FPGA emulator only: make test-opencl"]
 async fn kernels_joined_by_a_channel_run_at_the_same_time() {
     const SOURCE: &str = "#pragma OPENCL EXTENSION cl_intel_channels : enable
         channel int between __attribute__((depth(4)));

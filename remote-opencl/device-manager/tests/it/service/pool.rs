@@ -3,8 +3,8 @@
 mod ends;
 mod former;
 mod full;
-mod keepalive;
 mod reports;
+mod timing;
 
 use crate::harness::{Client, LendStream, Manager, ScriptedBroker, binaries_result, digest_of};
 use crate::service::{BUSY, INCREASE, ints, scalar};

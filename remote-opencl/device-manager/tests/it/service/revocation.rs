@@ -11,14 +11,11 @@ use fpga_protocol::v1::server_message::Kind as ServerKind;
 use fpga_protocol::v1::{self, ServerMessage};
 use fpga_test_kit::patience;
 use std::path::Path;
-use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Sender;
 use tonic::{Code, Status, Streaming};
 
 const FIRST: &str = "first-token-of-the-shop-0123456789";
 const SECOND: &str = "second-token-of-the-shop-0123456789";
-/// Longest time from the removal of a token to the end of its sessions: 5 s are promised, and a busy machine gets more.
-const PROMISED: Duration = Duration::from_secs(5 + 15);
 
 /// A folder in which the tenant `shop` has two tokens, as the node plugin writes them.
 fn tokens_of_shop() -> tempfile::TempDir {
@@ -30,9 +27,8 @@ fn tokens_of_shop() -> tempfile::TempDir {
     folder
 }
 
-fn revoke_first(folder: &Path) -> Instant {
+fn revoke_first(folder: &Path) {
     std::fs::remove_file(folder.join("shop/1")).unwrap();
-    Instant::now()
 }
 
 fn is_revoked(status: &Status) -> bool {
@@ -54,7 +50,7 @@ async fn sessions_of_a_revoked_token_end_and_those_of_the_tenants_other_token_go
         let queue = busy.queue(context, 0).await;
         let mut other = Client::with_token(manager.channel().await, SECOND).await;
 
-        let since = revoke_first(folder.path());
+        revoke_first(folder.path());
         // A client that always has something to say is heard no longer than a silent one.
         let busy = tokio::time::timeout(patience(), async {
             loop {
@@ -68,7 +64,6 @@ async fn sessions_of_a_revoked_token_end_and_those_of_the_tenants_other_token_go
             let status = ended.expect("an error");
             assert!(is_revoked(&status), "{isolate}: {status}");
         }
-        assert!(since.elapsed() < PROMISED, "{isolate}: it took {:?}", since.elapsed());
         other.context().await;
         manager.has_no_more_sessions_than(1).await;
         let status = Client::refused_with(manager.channel().await, FIRST).await;
@@ -97,9 +92,8 @@ async fn a_session_that_waits_for_its_client_ends_with_its_token_and_can_not_be_
         assert!(!welcome.resume_key.is_empty());
         // The connection is lost, not ended.
         drop(from);
-        let since = revoke_first(folder.path());
+        revoke_first(folder.path());
         manager.has_no_session().await;
-        assert!(since.elapsed() < PROMISED, "{isolate}: it took {:?}", since.elapsed());
         drop(to);
         let resume = v1::Resume { key: welcome.resume_key, received: 1 };
         for (token, code) in [(FIRST, Code::Unauthenticated), (SECOND, Code::NotFound)] {

@@ -1,6 +1,7 @@
 //! Tenants that share a device: their shares (T-1) and their quotas.
 
-use crate::harness::{Client, Manager, Ready, traced};
+use crate::harness::{Board, Client, Manager, traced};
+use crate::service::board::{PARTIAL, Scaler, images};
 use crate::service::crowd::{Pair, WAIT_AND_SET, until_metrics};
 use crate::service::{INCREASE, ints, scalar};
 use fpga_protocol::v1;
@@ -18,30 +19,6 @@ pub const SPIN: &str = "kernel void spin(global ulong *a, ulong rounds) {
     for (ulong i = 0; i < rounds; i++) { x ^= x << 13; x ^= x >> 7; x ^= x << 17; }
     a[0] = x;
 }";
-
-/// A session with a kernel that spins for `rounds` rounds.
-struct Spinner {
-    client: Client,
-    queue: u64,
-    kernel: u64,
-    buffer: u64,
-    rounds: u64,
-}
-
-impl Spinner {
-    async fn new(mut client: Client, rounds: u64) -> Self {
-        let Ready { queue, kernel, buffer } = client.ready(SPIN, "spin", 8).await;
-        Self { client, queue, kernel, buffer, rounds }
-    }
-
-    async fn start(&mut self) -> u64 {
-        let args = vec![Value::Buffer(self.buffer), scalar(&self.rounds.to_le_bytes())];
-        let launch = self.client.launch(self.queue, self.kernel, args, 1);
-        let event = launch.event;
-        self.client.flush(vec![launch]).await;
-        event
-    }
-}
 
 pub fn tenants_file(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -94,10 +71,10 @@ async fn over_the_quota_of_memory_and_buffers_the_standards_errors_come_and_the_
 }
 
 #[tokio::test]
-async fn programs_sessions_uploads_and_waiting_tasks_have_their_quotas() {
-    let quotas = quota(r#"{"programs": 2, "sessions": 1, "upload": "64KiB", "queued-tasks": 2}"#);
+async fn programs_sessions_and_uploads_have_their_quotas() {
+    let quotas = quota(r#"{"programs": 2, "sessions": 1, "upload": "64KiB"}"#);
     let (_folder, path) = tenants_file(&quotas);
-    let manager = Manager::start(&["--tenants", path.to_str().unwrap(), "--slots", "1"]);
+    let manager = Manager::start(&["--tenants", path.to_str().unwrap()]);
     let mut client = Client::connect(&manager).await;
     let status = Client::refused(manager.channel().await).await;
     assert_eq!(status.code(), tonic::Code::ResourceExhausted, "{status}");
@@ -111,26 +88,28 @@ async fn programs_sessions_uploads_and_waiting_tasks_have_their_quotas() {
         assert_eq!(client.run(write).await, expected, "{length}");
     }
 
-    let program = client.source(context, SPIN).await;
-    assert_eq!(client.build(program).await.0, 0);
+    client.source(context, SPIN).await;
     client.source(context, SPIN).await;
     let create = |program| {
         Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source: SPIN.into() })
     };
     let third = client.id();
     assert_eq!(client.call(create(third)).await.status, -5);
+}
 
-    // A long task, one that waits in its queue, and one that exceeds the quota.
-    let kernel = client.kernel(program, "spin").await;
-    let rounds = scalar(&300_000_000_u64.to_le_bytes());
-    let mut events = Vec::new();
-    for _ in 0..3 {
-        let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer), rounds.clone()], 1);
-        events.push(launch.event);
-        client.flush(vec![launch]).await;
-    }
-    assert_eq!(client.status(events[2]).await, -5);
-    assert_eq!((client.status(events[0]).await, client.status(events[1]).await), (0, 0));
+#[tokio::test]
+async fn waiting_tasks_have_a_quota() {
+    let images = images(&[3]).await;
+    let board = Board::new();
+    let (_folder, path) = tenants_file(&quota(r#"{"queued-tasks": 2}"#));
+    let manager = board.manager(&[PARTIAL, &["--tenants", path.to_str().unwrap()]].concat());
+    let mut session = Scaler::new(&manager, &images[0], 3).await;
+    board.controls.never_end(true);
+    // One that runs, one that waits in its queue, and one that exceeds the quota.
+    let (first, second, third) = (session.start().await, session.start().await, session.start().await);
+    assert_eq!(session.ended(third).await, [-5, -5]);
+    board.controls.never_end(false);
+    assert_eq!([session.ended(first).await, session.ended(second).await], [[0, 0]; 2]);
 }
 
 #[tokio::test]
@@ -306,108 +285,4 @@ async fn each_policy_has_the_same_order_among_tenants_in_processes_of_their_own(
     for (policy, expected) in ORDERS {
         assert_eq!(order_under(policy, &["--isolate", "process"]).await, expected, "{policy}");
     }
-}
-
-/// What each of four tenants has used, and their tasks.
-#[derive(Debug, Clone, Copy)]
-struct Had {
-    device_seconds: [f64; 4],
-    tasks: [usize; 4],
-    /// Tasks that have arrived: they have ended, run or wait.
-    arrived: usize,
-}
-
-impl Had {
-    fn read(manager: &Manager, keys: [&str; 4]) -> Self {
-        let text = manager.metrics_text();
-        let value = |name: &str| {
-            let line =
-                text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_")?.strip_prefix(name));
-            line.unwrap_or(" 0")[1..].to_owned()
-        };
-        let of = |name: &str, key: &str| value(&format!("tenant_{name}_total{{tenant=\"{key}\"}}"));
-        let tasks = keys.map(|key| of("tasks", key).parse().unwrap());
-        let now: usize =
-            ["tasks_waiting", "slots_in_use"].map(|name| value(name).parse::<usize>().unwrap()).iter().sum();
-        let device_seconds = keys.map(|key| of("device_seconds", key).parse().unwrap());
-        Self { device_seconds, tasks, arrived: tasks.iter().sum::<usize>() + now }
-    }
-
-    fn all(&self) -> usize {
-        self.tasks.iter().sum()
-    }
-}
-
-/// Gives four tenants work on one slot at all times. Returns the part of the busy time that each had, over
-/// about a thousand tasks.
-///
-/// The measurement begins when all tasks have arrived, and uses the manager's own counts. So a client that
-/// the machine delays cannot leave a tenant without work, which would give its share to the others.
-async fn shares_under(policy: &str) -> [f64; 4] {
-    const TASKS_EACH: usize = 800;
-    /// Up to this number of ended tasks, all tenants have work.
-    const LAST_OF_EACH: usize = TASKS_EACH - 20;
-    const ENOUGH: usize = 1000;
-    /// Weights 1 to 4, and rounds in millions.
-    const ROUNDS: [u64; 4] = [8, 1, 4, 2];
-    let keys = ["alice", "bob", "carol", "dave"];
-    let folder = tempfile::tempdir().unwrap();
-    for key in keys {
-        std::fs::write(folder.path().join(key), format!("token-of-{key}-0123456789")).unwrap();
-    }
-    let weights: Vec<_> =
-        (1..).zip(keys).map(|(weight, key)| format!("\"{key}\": {{\"weight\": {weight}}}")).collect();
-    let text = format!("{{\"policy\": \"{policy}\", \"tenants\": {{{}}}}}", weights.join(", "));
-    let (_tenants, path) = tenants_file(&text);
-    let tokens = folder.path().to_str().unwrap();
-    let manager = Manager::start(&["--slots", "1", "--tenants", path.to_str().unwrap(), "--tokens", tokens]);
-    let mut spinners = Vec::new();
-    // Two sessions each, so that the next task of one waits while the other's runs.
-    for _ in 0..2 {
-        for (key, rounds) in keys.iter().zip(ROUNDS) {
-            let token = format!("token-of-{key}-0123456789");
-            let client = Client::with_token(manager.channel().await, &token).await;
-            spinners.push(Spinner::new(client, rounds * 1_000_000).await);
-        }
-    }
-    for round in 1..=TASKS_EACH / 2 {
-        for spinner in &mut spinners {
-            spinner.start().await;
-        }
-        // One round after the other; otherwise the order of arrival would be that of the clients' threads.
-        while Had::read(&manager, keys).arrived < round * spinners.len() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-    let from = Had::read(&manager, keys);
-    let mut until = from;
-    while until.all() - from.all() < ENOUGH {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let now = Had::read(&manager, keys);
-        if now.tasks.iter().any(|tasks| *tasks > LAST_OF_EACH) {
-            break;
-        }
-        until = now;
-    }
-    let tasks = until.all() - from.all();
-    assert!(tasks >= 200, "too few tasks to tell: {tasks} after {from:?}");
-    let used: [f64; 4] = std::array::from_fn(|at| until.device_seconds[at] - from.device_seconds[at]);
-    let sum: f64 = used.iter().sum();
-    println!("{policy}: {tasks} tasks, {sum:.2} s of device time");
-    used.map(|used| used / sum)
-}
-
-/// A measurement: it depends on the machine, and is not part of the ordinary run.
-#[tokio::test]
-#[ignore = "a measurement: cargo test --release --test service -- --ignored --nocapture shares"]
-async fn shares_of_always_backlogged_tenants_follow_their_weights_under_drr_and_their_task_lengths_under_fifo()
- {
-    let drr = shares_under("drr").await;
-    let fifo = shares_under("fifo").await;
-    println!("due under drr: [0.1, 0.2, 0.3, 0.4]; drr: {drr:.3?}; fifo: {fifo:.3?}");
-    for (weight, share) in (1_u32..).zip(drr) {
-        let due = f64::from(weight) / 10.0;
-        assert!((share - due).abs() < 0.05 * due.max(0.2), "{drr:?}");
-    }
-    assert!(fifo[0] > 0.4, "first in, first out gives most to the longest tasks: {fifo:?}");
 }

@@ -1,7 +1,7 @@
 //! Clients that try to exceed the manager's memory in every way: small data in large messages, small messages
 //! that decode to much, uploads that stay open, reads whose results are not taken, rings that are not read.
 
-use super::exhaustion::resident;
+use super::exhaustion::held;
 use crate::harness::{Client, Manager, Ready, encoded, hello, next, padded, raw_bytes};
 use crate::service::INCREASE;
 use crate::service::command_ring::Ring;
@@ -71,16 +71,16 @@ async fn all_threads_of_a_manager_have_one_heap_so_that_what_it_keeps_of_freed_m
 
 /// The greatest growth of the manager's memory while `attack` runs, in bytes.
 async fn growth(manager: &Manager, attack: impl Future<Output = ()>) -> u64 {
-    let before = resident(manager);
+    let before = held(manager);
     let mut most = before;
     let mut attack = std::pin::pin!(attack);
     loop {
         tokio::select! {
             () = attack.as_mut() => break,
-            () = tokio::time::sleep(Duration::from_millis(5)) => most = most.max(resident(manager)),
+            () = tokio::time::sleep(Duration::from_millis(5)) => most = most.max(held(manager)),
         }
     }
-    most.max(resident(manager)) - before
+    most.max(held(manager)) - before
 }
 
 fn empty_commands(count: usize) -> Kind {
@@ -235,6 +235,7 @@ async fn a_client_that_reads_nothing_of_its_ring_loses_its_session() {
     let queue = client.queue(context, 0).await;
     let buffer = client.buffer(context, SIZE).await;
     let mut ring = Ring::open(&manager, &mut client).await;
+    let before = held(&manager);
     for _ in 0..READS {
         let read = client.command(
             queue,
@@ -242,14 +243,12 @@ async fn a_client_that_reads_nothing_of_its_ring_loses_its_session() {
         );
         ring.say(Kind::Flush(v1::Flush { commands: vec![read] }));
     }
-    let before = resident(&manager);
     let mut most = 0;
     until_async("the end of its session", async || {
-        most = most.max(resident(&manager).saturating_sub(before));
+        most = most.max(held(&manager).saturating_sub(before));
         manager.sessions() == 1
     })
     .await;
-    eprintln!("MEASURED ring {} MiB", most >> 20);
     assert!(most < OF_TENANT + BESIDE, "{most} bytes for a ring that is not read");
     witness.context().await;
 }

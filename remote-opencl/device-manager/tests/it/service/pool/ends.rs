@@ -77,16 +77,6 @@ async fn a_client_that_is_silent_loses_its_slot_after_five_seconds() {
 }
 
 #[tokio::test]
-async fn a_client_that_lives_keeps_its_slot_without_a_task() {
-    let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "1"]).await;
-    let client = pool.holder(7, 0).await;
-    tokio::time::sleep(Duration::from_secs(7)).await;
-    let mut worker = Worker::new(client, &pool.bitstream, "increase").await;
-    let read = worker.step().await;
-    worker.ends_well(read).await;
-}
-
-#[tokio::test]
 async fn a_manager_that_drains_lends_no_more_and_asks_for_its_slots() {
     let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "1"]).await;
     let client = pool.holder(7, 0).await;

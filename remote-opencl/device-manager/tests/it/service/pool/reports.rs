@@ -6,7 +6,6 @@ use fpga_core::units::Millis;
 use fpga_pool_leases::ids::{GroupUuid, Term};
 use fpga_pool_leases::lease::{Goal, Group, Lease, Usage, Work};
 use fpga_pool_leases::messages::{BrokerToManager, ManagerToBroker, SlotCause, SlotStatus};
-use std::time::Duration;
 
 impl Pool {
     /// A client that holds slot 0 for a group, whose usage the broker asks for every 10 ms.
@@ -60,24 +59,4 @@ async fn the_usage_of_a_lease_is_told_while_it_runs_as_often_as_the_broker_asked
         );
         used = report.usage;
     }
-}
-
-#[tokio::test]
-#[ignore = "takes a minute: without a broker for so long, groups yield"]
-async fn without_a_broker_for_a_minute_a_group_is_asked_to_yield_and_a_run_goes_on() {
-    let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "2"]).await;
-    let mut member = pool.member(7).await;
-    let run = pool.holder(8, 1).await;
-    let mut run = Worker::new(run, &pool.bitstream, "increase").await;
-    drop(pool.broker);
-    drop(pool.stream);
-    // Nobody listens at the broker's address.
-    let early = tokio::time::timeout(Duration::from_secs(58), member.yields_at_last()).await;
-    assert!(early.is_err(), "a group that is asked too early");
-    tokio::time::timeout(Duration::from_secs(10), member.yields_at_last()).await.unwrap();
-    let read = run.step().await;
-    run.ends_well(read).await;
-    drop(member);
-    pool.manager.counts("fpga_device_manager_pool_slots{state=\"free\"} 1").await;
-    pool.manager.counts("fpga_device_manager_pool_slots{state=\"held\"} 1").await;
 }

@@ -1,5 +1,7 @@
 //! Clients that live and are not heard for long, since the manager or the board is busy: that is no silence. The board is an
 //! emulated one, which is busy for as long as a test says.
+//!
+//! These clients answer pings within seconds of real time. What a lender makes of silence is tested on a paused clock beside it.
 
 use super::{Pool, Worker, bitstream, source};
 use crate::harness::Board;
@@ -29,6 +31,7 @@ impl Pool {
 }
 
 #[tokio::test]
+#[ignore = "measures the machine: make test-timing"]
 async fn a_client_keeps_its_slot_while_its_kernel_runs_for_long() {
     let board = Board::new();
     let mut pool = Pool::start_on(&board, &PARTIAL, &[]).await;
@@ -44,6 +47,7 @@ async fn a_client_keeps_its_slot_while_its_kernel_runs_for_long() {
 }
 
 #[tokio::test]
+#[ignore = "measures the machine: make test-timing"]
 async fn a_client_keeps_its_slot_while_the_manager_reads_nothing_since_its_budget_is_used_up() {
     /// Far more than the manager holds for a tenant, which is a sixth of the memory for clients.
     const FLUSHES: usize = 96;
@@ -86,6 +90,7 @@ async fn a_client_keeps_its_slot_while_the_manager_reads_nothing_since_its_budge
 }
 
 #[tokio::test]
+#[ignore = "measures the machine: make test-timing"]
 async fn a_client_keeps_its_slot_while_the_board_waits_for_its_users_before_a_reconfiguration() {
     let board = Board::new();
     let mut pool = Pool::start_on(&board, &FULL, &[]).await;
@@ -107,6 +112,7 @@ async fn a_client_keeps_its_slot_while_the_board_waits_for_its_users_before_a_re
 }
 
 #[tokio::test]
+#[ignore = "measures the machine: make test-timing"]
 async fn a_client_keeps_its_slot_while_its_bitstream_is_loaded_for_long() {
     for way in [&PARTIAL[..], &FULL[..]] {
         let board = Board::new();
@@ -125,4 +131,15 @@ async fn a_client_keeps_its_slot_while_its_bitstream_is_loaded_for_long() {
         worker.ends_well(read).await;
         pool.ends(worker).await;
     }
+}
+
+#[tokio::test]
+#[ignore = "measures the machine: make test-timing"]
+async fn a_client_that_lives_keeps_its_slot_without_a_task() {
+    let mut pool = Pool::start(&["--slots", "2", "--pool-slots", "1"]).await;
+    let client = pool.holder(7, 0).await;
+    tokio::time::sleep(LONG).await;
+    let mut worker = Worker::new(client, &pool.bitstream, "increase").await;
+    let read = worker.step().await;
+    worker.ends_well(read).await;
 }

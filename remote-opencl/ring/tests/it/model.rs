@@ -3,8 +3,6 @@
 //! The words are Loom's; all other code is that of production. A bell is a mutex and a condition variable, so that
 //! a side that is never woken is a deadlock, which Loom reports. So is a futex.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use fpga_ring::{Bell, Consumer, Direction, Doze, Dozers, Layout, Memory, Producer, Readiness, Word};
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};

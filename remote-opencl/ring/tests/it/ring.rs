@@ -1,7 +1,5 @@
 //! The ring with two well-behaved sides, and with a side that writes arbitrary words.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use fpga_ring::{Broken, Consumer, Direction, Frames, Layout, Memory, Producer, Readiness, frame};
 use proptest::prelude::*;
 use std::convert::Infallible;
