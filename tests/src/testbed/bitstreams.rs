@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, ensure};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 
-
 /// The Bitstreams of the namespace "default", on an API server that serves the kind.
 #[must_use]
 pub fn bitstreams(client: &Client) -> Api<DynamicObject> {

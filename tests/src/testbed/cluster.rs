@@ -10,13 +10,13 @@ mod runtime;
 pub use board::{Board, BoardSpec, CollectorChoice, Disk};
 pub use runtime::Runtime;
 
-use fpga_test_kit::patience;
 use super::control_plane::{ControlPlane, SchedulerConfig};
 use super::http_client::HttpClient;
 use super::manifests::NAMESPACE;
 use super::process::Process;
 use super::{extender, wait};
 use anyhow::{Context as _, Result};
+use fpga_test_kit::patience;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -260,22 +260,14 @@ impl ControlPlane {
     /// A program has ended.
     pub fn check_running(&self) -> Result<()> {
         let server = self.api_server.iter().flat_map(|server| [&server.etcd, &server.process]);
-        server
-            .chain(&self.controller_manager)
-            .chain(&self.scheduler)
-            .try_for_each(Process::check_running)
+        server.chain(&self.controller_manager).chain(&self.scheduler).try_for_each(Process::check_running)
     }
 
-    /// Stops all programs in order.
-    pub async fn stop(mut self) {
-        self.stop_scheduler().await;
-        if let Some(manager) = &self.controller_manager {
-            manager.stop(STOP).await;
-        }
-        if let Some(server) = &self.api_server {
-            server.process.stop(STOP).await;
-            server.etcd.stop(STOP).await;
-        }
+    /// Ends all programs. Nothing of their data is needed later, so they are killed: kube-apiserver takes a second to end.
+    pub async fn stop(self) {
+        let servers = self.api_server.iter().flat_map(|server| [&server.process, &server.etcd]);
+        let programs = self.scheduler.iter().chain(&self.controller_manager).chain(servers);
+        futures::future::join_all(programs.map(Process::kill)).await;
     }
 }
 

@@ -1,12 +1,12 @@
 //! An extender that kube-scheduler of the test bed's control plane asks.
 
-use fpga_test_kit::patience;
 use super::control_plane::ControlPlane;
 use super::http_client::HttpClient;
 use super::identity::Identity;
 use super::process::{Process, ProcessSpec};
 use super::programs;
 use anyhow::Result;
+use fpga_test_kit::patience;
 
 /// Port of the extender.
 const PORT: u16 = 9461;

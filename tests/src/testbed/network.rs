@@ -109,16 +109,3 @@ impl NodeNetwork {
         Ipv4Addr::new(a, b, c, last)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_networks_at_a_time_differ() {
-        let (one, other) = (Network::claim().unwrap(), Network::claim().unwrap());
-        assert_ne!(one.control_plane(), other.control_plane());
-        assert_ne!(one.node(0).host(), one.node(1).host());
-        assert!(one.node(0).pods().all(|pod| pod != one.node(0).host()));
-    }
-}

@@ -1,11 +1,11 @@
 //! The endpoint picker of a test bed's control plane, as a child process.
 
-use fpga_test_kit::patience;
 use super::http_client::{Answer, HttpClient};
 use super::process::{Process, ProcessSpec};
 use super::programs;
 use super::run_dir::RunDir;
 use anyhow::{Context as _, Result};
+use fpga_test_kit::patience;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 

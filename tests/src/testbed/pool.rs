@@ -1,6 +1,5 @@
 //! A pool of lent slots without a cluster: the broker, device managers that lend, and the client program.
 
-use fpga_test_kit::patience;
 use super::cluster::Runtime;
 use super::http_client::{Answer, HttpClient};
 use super::network::Network;
@@ -11,6 +10,7 @@ use anyhow::{Context as _, Result};
 use fpga_core::bitstream::Digest;
 use fpga_pool_api::v1;
 use fpga_pool_api::v1::broker_client::BrokerClient;
+use fpga_test_kit::patience;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};

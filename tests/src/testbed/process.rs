@@ -7,6 +7,7 @@
 use super::http_client::HttpClient;
 use super::wait;
 use anyhow::{Context as _, Result, bail};
+use fpga_test_kit::patience;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
@@ -21,9 +22,6 @@ use std::sync::mpsc;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-
-/// Longest time that a drop waits for the end of the killed process.
-const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// The specification of a process.
 #[derive(Debug, Clone)]
@@ -236,7 +234,7 @@ impl Drop for Process {
         self.signal(Signal::SIGKILL);
         // The folder with the process's files is often removed next.
         let reaped = self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.shared.ended.wait_timeout_while(reaped, LAST_BREATH, |reaped| !*reaped);
+        let _ = self.shared.ended.wait_timeout_while(reaped, patience(), |reaped| !*reaped);
     }
 }
 
@@ -319,6 +317,3 @@ fn end_with_this_thread(command: &mut Command) {
         command.pre_exec(set);
     }
 }
-
-#[cfg(test)]
-mod tests;

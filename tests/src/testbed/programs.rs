@@ -1,6 +1,6 @@
 //! Paths of our own programs: they lie beside the binary of the test or the demo, in cargo's target folder.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, ensure};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -16,14 +16,8 @@ pub fn repository() -> PathBuf {
 /// # Errors
 /// The file is missing.
 pub fn built(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("this program's own path is unknown")?;
-    let dir = own.parent().context("this program lies in no folder")?;
-    // Binaries of tests lie one folder deeper, in deps/.
-    let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
-    let path = dir.join(name);
-    if !path.exists() {
-        bail!("{} is missing. Run `cargo build --workspace`", path.display());
-    }
+    let path = fpga_test_kit::programs::folder().join(name);
+    ensure!(path.exists(), "{} is missing. Run `cargo build --workspace`", path.display());
     Ok(path)
 }
 

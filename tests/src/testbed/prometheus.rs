@@ -1,11 +1,11 @@
 //! A real Prometheus that scrapes our programs and evaluates the chart's rules, and promtool. `hack/promtool.sh` brings both.
 
-use fpga_test_kit::patience;
 use super::http_client::HttpClient;
 use super::process::{Process, ProcessSpec};
 use super::programs::repository;
 use super::run_dir::RunDir;
 use anyhow::{Context as _, Result, ensure};
+use fpga_test_kit::patience;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

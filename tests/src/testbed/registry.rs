@@ -1,6 +1,5 @@
 //! Replicas of fpga-registry of a test bed's control plane, as child processes with the rights of the chart.
 
-use fpga_test_kit::patience;
 use super::control_plane::ControlPlane;
 use super::http_client::HttpClient;
 use super::identity::Identity;
@@ -9,10 +8,10 @@ use super::process::{Process, ProcessSpec};
 use super::programs;
 use super::wait;
 use anyhow::{Context as _, Result};
+use fpga_test_kit::patience;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use serde_json::Value;
-
 
 /// A running replica.
 #[derive(Debug)]

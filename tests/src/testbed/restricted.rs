@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-
 /// Makes a namespace that enforces Pod Security `restricted`, and returns its pods.
 ///
 /// # Errors
@@ -25,10 +24,8 @@ pub async fn namespace(client: &Client, name: &str) -> Result<Api<Pod>> {
     }))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    wait::until("the namespace's service account", async || {
-        Ok(accounts.get_opt("default").await?.map(drop))
-    })
-    .await?;
+    wait::until("the namespace's service account", async || Ok(accounts.get_opt("default").await?.map(drop)))
+        .await?;
     Ok(Api::namespaced(client.clone(), name))
 }
 

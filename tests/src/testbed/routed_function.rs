@@ -1,7 +1,6 @@
 //! A function with replicas in this process, behind a real Envoy and a real endpoint picker. API server and etcd are real;
 //! nodes exist as objects only, and the test bed publishes the states of their boards.
 
-use fpga_test_kit::patience;
 use super::control_plane::ControlPlane;
 use super::envoy::{EnvoySpec, Upstream};
 use super::function_service::{self, FunctionEndpoint};
@@ -16,6 +15,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER};
+use fpga_test_kit::patience;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;

@@ -8,7 +8,6 @@ pub mod gate;
 pub mod nodes;
 pub mod pods;
 
-use fpga_test_kit::patience;
 use super::control_plane::{ControlPlane, SchedulerConfig};
 use super::http_client::HttpClient;
 use super::identity::Identity;
@@ -16,6 +15,7 @@ use super::process::{Process, ProcessSpec};
 use super::{programs, wait};
 use anyhow::{Context as _, Result, bail};
 use fpga_core::node_state::ANNOTATION;
+use fpga_test_kit::patience;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;

@@ -251,32 +251,3 @@ async fn audience_token(plane: &ControlPlane, account: &str, pod: &str, audience
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
     answer.status.and_then(|status| status.token).context("no token")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_where_their_mounts_are() {
-        let mounts = [
-            ("/run/fpga", "/tmp/n1/a"),
-            ("/tmp", "/tmp/n1/b"),
-            ("/bitstreams", "/x"),
-            ("/var/a/b", "/tmp/n1/var/a/b"),
-        ];
-        let mounts = mounts.map(|(mount, folder)| (mount.to_owned(), PathBuf::from(folder))).into();
-        for (text, expected) in [
-            ("--listen=unix:/run/fpga/dm0.sock", "--listen=unix:/tmp/n1/a/dm0.sock"),
-            ("--bitstreams=/bitstreams", "--bitstreams=/x"),
-            ("--dir=/var/a", "--dir=/tmp/n1/var/a"),
-            ("/tmp", "/tmp/n1/b"),
-            ("/bitstreams-of-others", "/bitstreams-of-others"),
-            ("http://10.0.0.1:9461", "http://10.0.0.1:9461"),
-            ("kube-fpga/tmp", "kube-fpga/tmp"),
-        ] {
-            assert_eq!(mounted(text, &mounts), expected, "{text}");
-        }
-        let env = [("A".to_owned(), "1".to_owned())].into();
-        assert_eq!(expanded("x$(A)/$(B)", &env), "x1/$(B)");
-    }
-}

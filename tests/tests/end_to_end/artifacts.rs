@@ -126,7 +126,8 @@ async fn a_packed_accelerator_goes_through_a_registry_and_becomes_a_bitstream() 
     let namespace = plane.new_namespace("artifacts").await.unwrap();
     bitstreams::serve(&plane, &namespace).await.unwrap();
     std::fs::write(site.path("sobel.yaml"), &object).unwrap();
-    let apply = ["-n", &namespace, "apply", "--server-side", "--validate=strict", "-f", &site.path("sobel.yaml")];
+    let apply =
+        ["-n", &namespace, "apply", "--server-side", "--validate=strict", "-f", &site.path("sobel.yaml")];
     assert!(kubectl(&plane, &apply).await.unwrap().contains("serverside-applied"));
     let get = ["-n", &namespace, "get", "bits", "sobel", "-o", "json"];
     let applied: Value = serde_json::from_str(&kubectl(&plane, &get).await.unwrap()).unwrap();

@@ -348,15 +348,21 @@ mod timing {
         let deployments = deploy_sobel(&cluster, runtime).await;
         slices.create_function("sobel").await.unwrap();
 
-        kubectl(plane, &["wait", "--for=condition=Available", &format!("apiservice/{API}"), "--timeout=120s"])
-            .await
-            .unwrap();
+        kubectl(
+            plane,
+            &["wait", "--for=condition=Available", &format!("apiservice/{API}"), "--timeout=120s"],
+        )
+        .await
+        .unwrap();
         let items = async || {
             let list: Value = serde_json::from_str(&kubectl(plane, &["get", "--raw", IN_FLIGHT]).await?)?;
             Ok(list["items"].as_array().filter(|items| !items.is_empty()).cloned())
         };
         let idle = wait::until_within("the function to have a metric", LONG, items).await.unwrap();
-        assert_eq!((&idle[0]["value"], &idle[0]["metricLabels"]["function"]), (&json!("0m"), &json!("sobel")));
+        assert_eq!(
+            (&idle[0]["value"], &idle[0]["metricLabels"]["function"]),
+            (&json!("0m"), &json!("sobel"))
+        );
         // The API server asks who may ask.
         let collector = plane.client_of(&Identity::Collector).await.unwrap();
         let refused = collector.request_text(http::Request::get(IN_FLIGHT).body(Vec::new()).unwrap()).await;

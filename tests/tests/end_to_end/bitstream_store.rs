@@ -1,12 +1,12 @@
 //! The node's store of bitstreams with a real registry, which dies in the middle of a download and comes back.
 
-use fpga_test_kit::patience;
 use fpga_artifacts::{
     Artifact, Credentials, Hosts, Packed, PlainHttp, Reference, Registry, RegistryOptions, Variant, of_bytes,
     of_file,
 };
 use fpga_bitstream_store::{Source, Store, StoreOptions, Wanted};
 use fpga_core::bitstream::Digest;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::network::Network;
 use fpga_tests::testbed::oci_registry::OciRegistry;
 use fpga_tests::testbed::valve::Valve;

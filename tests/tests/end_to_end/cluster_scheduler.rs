@@ -2,8 +2,8 @@
 //! files are the shipped ones: the rendered chart, the certificates' script, and the configuration. `testbed::shipped`
 //! has the stand-ins for a kubelet.
 
-use fpga_test_kit::patience;
 use fpga_net::tls::{ClientFiles, HTTP_1};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::manifests::{apply, kubectl};
@@ -93,12 +93,9 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     // The certificate of the port for streams is issued by another authority.
     caller.identity = Some((file("tls.crt"), file("tls.key")));
     assert_eq!(ask(address, &caller).await, None, "who shows another one");
-    wait::until(
-        "the refusals to be counted",
-        async || Ok((metric(REFUSED).await >= 2.0).then_some(())),
-    )
-    .await
-    .unwrap();
+    wait::until("the refusals to be counted", async || Ok((metric(REFUSED).await >= 2.0).then_some(())))
+        .await
+        .unwrap();
     caller.identity = Some((file("kube-scheduler.crt"), file("kube-scheduler.key")));
     let answer = ask(address, &caller).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400"), "a request without a pod: {answer}");

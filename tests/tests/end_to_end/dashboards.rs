@@ -125,7 +125,11 @@ fn each_panel_asks_the_chosen_source_and_each_variable_is_used() {
         for panel in list(&dashboard["panels"]) {
             let title = text(&panel["title"]);
             for target in list(&panel["targets"]) {
-                assert_eq!((&panel["datasource"], &target["datasource"]), (&source, &source), "{name}: {title}");
+                assert_eq!(
+                    (&panel["datasource"], &target["datasource"]),
+                    (&source, &source),
+                    "{name}: {title}"
+                );
             }
         }
         let panels = dashboard["panels"].to_string();

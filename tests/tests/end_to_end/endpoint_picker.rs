@@ -2,11 +2,11 @@
 //! the EndpointSlices that a real controller makes, boards from pods, and what is on boards from a collector's stream.
 //! Pods end, come and go while requests are asked for, and one of two pickers is killed.
 
-use fpga_test_kit::patience;
 use fpga_endpoint_picker::ext_proc::external_processor_client::ExternalProcessorClient;
 use fpga_endpoint_picker::ext_proc::processing_request::Request as Said;
 use fpga_endpoint_picker::ext_proc::processing_response::Response as Answer;
 use fpga_endpoint_picker::ext_proc::{HeaderMap, HeaderValue, HttpHeaders, ProcessingRequest};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;

@@ -2,7 +2,6 @@
 //!
 //! The tests write the nodes' annotations, so that every placement is predictable.
 
-use fpga_test_kit::patience;
 use fpga_tests::testbed::cluster::{
     BoardSpec, Cluster, ClusterSpec, CollectorChoice, ExtenderAway, NodeCache,
 };
@@ -350,11 +349,9 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     let apply = async |bitstream: Value| {
         std::fs::write(&file, bitstream.to_string()).unwrap();
         let apply = ["apply", "--server-side", "-f", file.to_str().unwrap()];
-        wait::until("the API server to take a Bitstream", async || {
-            kubectl(plane, &apply).await.map(Some)
-        })
-        .await
-        .unwrap();
+        wait::until("the API server to take a Bitstream", async || kubectl(plane, &apply).await.map(Some))
+            .await
+            .unwrap();
     };
     apply(bitstream("kube-fpga", "sobel", "a10", "All")).await;
     apply(bitstream("kube-fpga", "mm", "a10", "All")).await;
@@ -364,9 +361,11 @@ async fn a_pod_goes_where_the_bitstream_that_its_namespace_means_is_valid() {
     let mut selected = bitstream("kube-fpga", "selected", "s10", "Selector");
     selected["spec"]["allowedNamespaces"]["selector"] = json!({"matchLabels": {"boards": "yes"}});
     apply(selected).await;
-    // The extender looks for a resource that was not served every 30 s.
+    // An extender that runs would look in 30 s for a resource that was not served; one that starts looks at once.
     let log = plane.run_dir().log("fpga-scheduler-extender");
-    wait::until_within("the extender to know the Bitstreams", 3 * patience(), async || {
+    bed.cluster.kill_extender().await;
+    bed.cluster.start_extender().await.unwrap();
+    wait::until("the extender to know the Bitstreams", async || {
         Ok(std::fs::read_to_string(&log)?.contains("Bitstreams listed").then_some(()))
     })
     .await

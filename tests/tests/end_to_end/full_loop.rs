@@ -13,7 +13,6 @@ use fpga_tests::testbed::workload::Workload;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-
 pub struct Bed {
     pub cluster: Cluster,
     runtime: Runtime,
@@ -98,7 +97,12 @@ impl Bed {
         serde_json::from_str(annotations.get("fpga-scheduling.io/node-state")?).ok()
     }
 
-    pub async fn wait_until_annotated(&self, node: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    pub async fn wait_until_annotated(
+        &self,
+        node: &str,
+        what: &str,
+        holds: impl Fn(&Value) -> bool,
+    ) -> Value {
         let look = async || Ok(self.annotation(node).await.filter(|state| holds(state)));
         let result = wait::until(&format!("the annotation of {node}: {what}"), look).await;
         match result {
@@ -264,9 +268,10 @@ async fn a_killed_client_harms_nobody_else() {
     for _ in 0..10 {
         case.invoke(&http, &address).await.unwrap();
     }
-    wait::until("the victim's session to be cleaned up", async || {
-        Ok((sessions().await? < 1.5).then_some(()))
-    })
+    wait::until(
+        "the victim's session to be cleaned up",
+        async || Ok((sessions().await? < 1.5).then_some(())),
+    )
     .await
     .unwrap();
     bed.cluster.check_running().unwrap();

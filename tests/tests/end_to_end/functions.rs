@@ -14,7 +14,6 @@ use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::programs::{built, repository};
 use std::path::Path;
 
-
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Native,
@@ -56,7 +55,10 @@ async fn computes_the_same_in_all_ways(function: Function, cases: &[Case]) {
             .env("POD_IP", &address)
             .env("PORT", FUNCTION_PORT.to_string());
         let process = Process::start(&spec).unwrap();
-        process.wait_ready(&http, &format!("http://{address}:{FUNCTION_PORT}/healthz"), patience()).await.unwrap();
+        process
+            .wait_ready(&http, &format!("http://{address}:{FUNCTION_PORT}/healthz"), patience())
+            .await
+            .unwrap();
         for case in cases {
             case.invoke(&http, &address).await.unwrap_or_else(|error| panic!("{way:?}: {error:#}"));
         }

@@ -2,8 +2,8 @@
 
 use fpga_test_kit::patience;
 use fpga_tests::testbed::fake_api::FakeApi;
-use fpga_tests::testbed::memory::memory_mib;
 use fpga_tests::testbed::http_client::HttpClient;
+use fpga_tests::testbed::memory::memory_mib;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::programs::built;
 use fpga_tests::testbed::run_dir::RunDir;
@@ -149,7 +149,8 @@ mod timing {
             extender.check_running()?;
             let Ok(text) = std::fs::read_to_string(&ready) else { return Ok(None) };
             let address = text.lines().next().unwrap_or_default().to_owned();
-            let reading = text.lines().find_map(|line| line.strip_prefix("read:")).unwrap_or_default().to_owned();
+            let reading =
+                text.lines().find_map(|line| line.strip_prefix("read:")).unwrap_or_default().to_owned();
             let status = http.get(&format!("http://{address}/readyz")).await?.status;
             Ok(status.is_success().then_some((address, reading)))
         })
@@ -181,7 +182,9 @@ mod timing {
                 }
             }
         };
-        tokio::time::timeout(2 * patience(), real).await.expect("real calls are answered and uploads cut off");
+        tokio::time::timeout(2 * patience(), real)
+            .await
+            .expect("real calls are answered and uploads cut off");
         let (forged, uploaded) =
             (attack.forged.load(Ordering::Relaxed), attack.uploaded.load(Ordering::Relaxed) >> 20);
         assert!(forged > FORGERS && uploaded > 64, "{forged} requests forged, {uploaded} MiB uploaded");

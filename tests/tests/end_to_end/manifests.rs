@@ -272,8 +272,13 @@ async fn a_collector_in_another_namespace_is_bound_by_the_policy_too() {
     let elsewhere = plane.new_namespace("elsewhere").await.unwrap();
     for account in ["fpga-collector", "by-another-name"] {
         let subject = format!("--serviceaccount={elsewhere}:{account}");
-        let binding =
-            ["create", "clusterrolebinding", &plane.unique(account), "--clusterrole=kube-fpga:collector", subject.as_str()];
+        let binding = [
+            "create",
+            "clusterrolebinding",
+            &plane.unique(account),
+            "--clusterrole=kube-fpga:collector",
+            subject.as_str(),
+        ];
         kubectl(&plane, &binding).await.unwrap();
         let user = format!("--as=system:serviceaccount:{elsewhere}:{account}");
         let label = ["label", "node", &mine, "--overwrite", "--dry-run=server", "any=label", user.as_str()];

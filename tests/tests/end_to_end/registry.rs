@@ -11,9 +11,9 @@ mod own_bitstreams;
 mod records;
 mod refusals;
 
-use fpga_test_kit::patience;
 use anyhow::Context as _;
 use bed::{Bed, Board, node_of, other, outcome_is};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::bitstreams::bitstreams;
 use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::registry::{self, Registry};

@@ -6,7 +6,6 @@ use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::wait;
 use serde_json::Value;
 
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_is_placed_its_program_runs_and_is_measured_and_the_next_pod_goes_to_the_idle_board() {
     let bed = Bed::start(&["n1", "n2"]).await;

@@ -12,7 +12,6 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use std::path::Path;
 
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pod_status_is_what_the_process_does_and_the_process_ends_with_the_pod() {
     let mut plane = ControlPlane::start(&["n1"]).await.unwrap();
@@ -30,9 +29,11 @@ async fn pod_status_is_what_the_process_does_and_the_process_ends_with_the_pod()
     let pods: Api<Pod> = Api::default_namespaced(plane.client().clone());
     // In a container's command Kubernetes replaces `$$` by `$`, so a shell's pid is `$$$$`.
     let stubborn = "trap '' TERM; echo $$$$; while :; do sleep 0.05; done";
-    for (name, script) in [("good", "echo $FROM_NODE $NODE_NAME"), ("bad", "exit 7"), ("stubborn", stubborn)] {
+    for (name, script) in [("good", "echo $FROM_NODE $NODE_NAME"), ("bad", "exit 7"), ("stubborn", stubborn)]
+    {
         let container = json!({"name": "main", "image": "local", "command": ["/bin/sh", "-c", script]});
-        let spec = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]});
+        let spec =
+            json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]});
         let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}));
         pods.create(&PostParams::default(), &pod.unwrap()).await.unwrap();
     }
@@ -55,11 +56,9 @@ async fn pod_status_is_what_the_process_does_and_the_process_ends_with_the_pod()
     let is_alive = || Path::new("/proc").join(pid.to_string()).exists();
     assert!(is_alive());
     pods.delete("stubborn", &DeleteParams::default()).await.unwrap();
-    wait::until("the pod to be gone", async || {
-        Ok(pods.get_opt("stubborn").await?.is_none().then_some(()))
-    })
-    .await
-    .unwrap();
+    wait::until("the pod to be gone", async || Ok(pods.get_opt("stubborn").await?.is_none().then_some(())))
+        .await
+        .unwrap();
     assert!(!is_alive());
     node.stop().await;
     plane.stop().await;

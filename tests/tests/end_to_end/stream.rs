@@ -270,20 +270,16 @@ async fn a_node_that_is_made_anew_is_streamed_under_its_new_uid_and_annotated_at
     bed.wait_until_streamed(0).await;
     let before = bed.uid().await;
     bed.nodes().delete(NODE, &DeleteParams::default()).await.unwrap();
-    wait::until("the node to be gone", async || {
-        Ok(bed.nodes().get_opt(NODE).await?.is_none().then_some(()))
-    })
-    .await
-    .unwrap();
+    wait::until("the node to be gone", async || Ok(bed.nodes().get_opt(NODE).await?.is_none().then_some(())))
+        .await
+        .unwrap();
     bed.create_node().await;
     assert_ne!(bed.uid().await, before);
     for replica in 0..2 {
         bed.wait_until_streamed(replica).await;
     }
     bed.task_to_decision(&[0, 1]).await;
-    wait::until("the new node's annotation", async || Ok(bed.annotation().await.map(drop)))
-        .await
-        .unwrap();
+    wait::until("the new node's annotation", async || Ok(bed.annotation().await.map(drop))).await.unwrap();
     bed.stop().await;
 }
 

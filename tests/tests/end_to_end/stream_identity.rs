@@ -264,11 +264,9 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     // The token is invalid when its pod is gone.
     let pods: Api<Pod> = Api::namespaced(bed.plane.client().clone(), NAMESPACE);
     pods.delete("on-mine", &DeleteParams::default().grace_period(0)).await.unwrap();
-    wait::until("the pod to be gone", async || {
-        Ok(pods.get_opt("on-mine").await?.is_none().then_some(()))
-    })
-    .await
-    .unwrap();
+    wait::until("the pod to be gone", async || Ok(pods.get_opt("on-mine").await?.is_none().then_some(())))
+        .await
+        .unwrap();
     let refusals = async || {
         let metrics = bed.http.get(&bed.url("/metrics")).await?;
         anyhow::Ok(metrics.metric("fpga_extender_streams_refused_total"))
@@ -298,11 +296,9 @@ async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connec
     let token = bed.token(Some("on-mine"), AUDIENCE).await;
     let connects = async |when: &str| {
         let collector = bed.start_collector("mine", &token).await;
-        wait::until(when, async || Ok((bed.streams().await? > 0.5).then_some(())))
-            .await
-            .unwrap_or_else(|error| {
-                panic!("{error:#}\n{}\n{}", bed.extender.log_tail(), collector.log_tail())
-            });
+        wait::until(when, async || Ok((bed.streams().await? > 0.5).then_some(()))).await.unwrap_or_else(
+            |error| panic!("{error:#}\n{}\n{}", bed.extender.log_tail(), collector.log_tail()),
+        );
         collector.kill().await;
         wait::until("the stream to end", async || Ok((bed.streams().await? < 0.5).then_some(())))
             .await
@@ -312,11 +308,9 @@ async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connec
 
     let (old_authority, old_certificate) = (authorities(plane).await, certificate(plane).await);
     let mut renewing = renewal(plane).await.env("FPGA_CERTIFICATE_SPREAD", "10s").spawn().unwrap();
-    wait::until("the new authority", async || {
-        Ok((authorities(plane).await != old_authority).then_some(()))
-    })
-    .await
-    .unwrap();
+    wait::until("the new authority", async || Ok((authorities(plane).await != old_authority).then_some(())))
+        .await
+        .unwrap();
     assert!(authorities(plane).await.contains(old_authority.trim()), "both are trusted");
     assert_eq!(certificate(plane).await, old_certificate, "collectors hear of the authority first");
     mount_authorities(plane, folder).await;

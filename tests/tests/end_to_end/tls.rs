@@ -1,8 +1,8 @@
 //! A real kube-scheduler uses HTTPS with certificates on both sides: which peers are accepted, and certificates that
 //! change while pods are placed.
 
-use fpga_test_kit::{Authority, Identity as Certificate, patience};
 use fpga_net::tls::{HTTP_1, dns_names};
+use fpga_test_kit::{Authority, Identity as Certificate, patience};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;

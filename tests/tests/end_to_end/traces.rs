@@ -79,7 +79,10 @@ async fn start_function(
         None => process,
     };
     let process = Process::start(&process).unwrap();
-    process.wait_ready(&HttpClient::new(patience()), &format!("http://{address}/healthz"), patience()).await.unwrap();
+    process
+        .wait_ready(&HttpClient::new(patience()), &format!("http://{address}/healthz"), patience())
+        .await
+        .unwrap();
     process
 }
 

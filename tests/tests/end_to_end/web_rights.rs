@@ -1,7 +1,7 @@
 //! What the live page shows with few rights, on a real API server with RBAC, as its stream has it.
 
-use fpga_test_kit::patience;
 use bytes::Bytes;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, apply, kubectl};
 use fpga_tests::testbed::web::{Parts, Web};
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tempfile::TempDir;
-
 
 /// The rows that the page has got.
 struct Stream {

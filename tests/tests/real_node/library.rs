@@ -2,10 +2,10 @@
 //! that somebody put there. A registry that dies in the middle of a download, and a node plugin that does; bytes that have
 //! changed in the registry; a Bitstream that changes while pods are called; and a store that is full.
 
-use fpga_test_kit::patience;
 use super::load::Load;
 use super::publisher::{LIBRARY, Publisher, Release};
 use super::site::{Site, SiteSpec, create, delete, ready, sobel, waits_with};
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::http_client::HttpClient;
@@ -247,11 +247,9 @@ impl Bed {
         third = serde_json::from_str(&third.to_string().replace(&registry, &valve)).unwrap();
         self.apply(&third).await;
         self.create("six", "sobel", KINDS[0]).await;
-        wait::until("a part of the bitstream to come", async || {
-            Ok((come(&self.site) > 0).then_some(()))
-        })
-        .await
-        .unwrap();
+        wait::until("a part of the bitstream to come", async || Ok((come(&self.site) > 0).then_some(())))
+            .await
+            .unwrap();
         self.a_plugin_that_starts_goes_on_with_the_download_of_one_that_was_killed().await;
         self.publisher.registry.kill().await;
         self.valve.cut();

@@ -32,7 +32,6 @@ use site::{Site, create, delete, ready, sobel, start_plane};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
 async fn pods_in_restricted_namespaces_become_ready_on_two_real_nodes_and_nothing_stays_behind() {

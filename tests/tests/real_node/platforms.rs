@@ -1,8 +1,8 @@
 //! Functions as OpenFaaS and Knative deploy them (tests/platforms) in pods of real nodes: they get boards by the label and the resource of
 //! the examples, and the chart's router calls them, those of Knative by way of its queue-proxy.
 
-use fpga_test_kit::patience;
 use anyhow::Context as _;
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::programs::repository;
@@ -89,13 +89,17 @@ impl Platform {
     /// Waits until all replicas are ready, and returns them.
     async fn ready_pods(&self, cluster: &RealCluster) -> Vec<Pod> {
         let pods: Api<Pod> = Api::namespaced(cluster.plane().client().clone(), self.namespace);
-        wait::until_within(&format!("the pods in {} to be ready", self.namespace), 2 * patience(), async || {
-            cluster.check_running()?;
-            let pods = pods.list(&ListParams::default()).await?.items;
-            let all = pods.len() == REPLICAS && pods.iter().all(is_ready);
-            anyhow::ensure!(all, "{:?}", pods.iter().map(|pod| &pod.status).collect::<Vec<_>>());
-            Ok(Some(pods))
-        })
+        wait::until_within(
+            &format!("the pods in {} to be ready", self.namespace),
+            2 * patience(),
+            async || {
+                cluster.check_running()?;
+                let pods = pods.list(&ListParams::default()).await?.items;
+                let all = pods.len() == REPLICAS && pods.iter().all(is_ready);
+                anyhow::ensure!(all, "{:?}", pods.iter().map(|pod| &pod.status).collect::<Vec<_>>());
+                Ok(Some(pods))
+            },
+        )
         .await
         .unwrap()
     }

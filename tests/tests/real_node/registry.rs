@@ -1,9 +1,9 @@
 //! fpga-registry in pods, as the chart installs it: which replica works, what its own token is refused, and what it
 //! suggests where a board is lost.
 
-use fpga_test_kit::patience;
 use super::site::sobel_image;
 use anyhow::{Context as _, ensure};
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::manifests;

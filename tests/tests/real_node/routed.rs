@@ -1,11 +1,11 @@
 //! The chart's router in pods of real nodes: requests go by its Envoys and pickers, which know the boards by streams of the
 //! collectors, while pods of the router end in every way, and one of the function is evicted.
 
-use fpga_test_kit::patience;
 use super::load::Load;
 use super::registry::until_ready;
 use super::site::sobel_image;
 use anyhow::Context as _;
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::http_client::{Answer, HttpClient};

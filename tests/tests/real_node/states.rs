@@ -1,7 +1,7 @@
 //! States of a real node in which pods wait, fail for good, or are replaced: no instance left, no plugin, no node.
 
-use fpga_test_kit::patience;
 use super::site::{Site, node_spec, ready, sobel, sobel_image};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::cluster::{Runtime, rbac};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::http_client::HttpClient;
@@ -170,10 +170,14 @@ async fn after_a_reboot_a_controllers_pod_has_a_board_again_and_no_token_from_be
     let node = RealNode::start(node_spec(&image), &plane).await.unwrap();
     assert!(!node.machine().path("/run/fpga").exists());
     let boards = Boards::start(&node, &plane, Runtime::from_env().unwrap(), &["dm0"]).await.unwrap();
-    let again = wait::until_within("a pod of the controller to be ready after the reboot", 2 * patience(), async || {
-        node.check_running()?;
-        Ok(ready_pod().await?.filter(|pod| container(pod) != container(&first)))
-    })
+    let again = wait::until_within(
+        "a pod of the controller to be ready after the reboot",
+        2 * patience(),
+        async || {
+            node.check_running()?;
+            Ok(ready_pod().await?.filter(|pod| container(pod) != container(&first)))
+        },
+    )
     .await
     .unwrap();
     let tokens = wait::until("the tokens to be those of the pod that runs", async || {

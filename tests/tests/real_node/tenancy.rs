@@ -1,8 +1,8 @@
 //! Tenants of one board on a real node, where managers run as their DaemonSet runs them: what a hostile kernel reaches,
 //! what a pod sees of others, and what becomes of sessions whose pod has ended.
 
-use fpga_test_kit::patience;
 use super::site::{Site, SiteSpec, create, delete};
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::http_client::HttpClient;

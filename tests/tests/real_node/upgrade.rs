@@ -1,7 +1,7 @@
 //! `helm upgrade` and `helm rollback` on real nodes, while pods that ask for a board are created all the time.
 
-use fpga_test_kit::patience;
 use super::site::{create, sobel_image};
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};

@@ -7,11 +7,11 @@ mod bed;
 mod cold_starts;
 mod unlisted;
 
-use fpga_test_kit::patience;
 use super::registry::{told, until_ready};
 use super::site::{create, delete, ready, waits_with};
 use anyhow::ensure;
 use bed::{Bed, WORKERS, address_of, hold, node_of};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::registry::records;
 use fpga_tests::testbed::{restricted, wait};

@@ -1,8 +1,8 @@
 //! What pods ask for on a real node: several boards, boards of a vendor or of a kind, boards that are not there; and a burst
 //! of pods that asks for any board.
 
-use fpga_test_kit::patience;
 use super::site::{Site, SiteSpec, create, delete, ready, sobel};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;

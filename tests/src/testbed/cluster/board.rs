@@ -1,7 +1,6 @@
 //! A node with a board: stand-in kubelet, collector and device manager. Collector and device manager can be killed
 //! and restarted.
 
-use fpga_test_kit::patience;
 use super::{Runtime, STOP};
 use crate::testbed::control_plane::ControlPlane;
 use crate::testbed::http_client::HttpClient;
@@ -10,6 +9,7 @@ use crate::testbed::node::{Node, NodeSpec};
 use crate::testbed::process::{Process, ProcessSpec};
 use crate::testbed::{programs, wait};
 use anyhow::{Context as _, Result, ensure};
+use fpga_test_kit::patience;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 
-
 impl Cluster {
     /// The pods of the default namespace.
     #[must_use]

@@ -1,7 +1,6 @@
 //! etcd's data as an API server and its controllers leave it at their first start. A control plane that starts from it writes
 //! none of this again: it takes half of the processor time.
 
-use fpga_test_kit::patience;
 use super::programs::{etcd_data, etcd_url};
 use super::{ControlPlane, STOP};
 use crate::testbed::http_client::HttpClient;
@@ -10,6 +9,7 @@ use crate::testbed::wait;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use fpga_test_kit::patience;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use serde_json::json;
@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// Prefixes of the keys that depend on a control plane's addresses and certificates, or on the time. Each control plane
 /// writes its own.
-const OWN: [&str; 7] = ["configmaps", "events", "ipaddresses", "leases", "ranges", "servicecidrs", "services"];
+const OWN: [&str; 7] =
+    ["configmaps", "events", "ipaddresses", "leases", "ranges", "servicecidrs", "services"];
 /// etcd reads its log in pages of this size.
 const PAGE: usize = 4096;
 
@@ -82,7 +83,9 @@ impl ControlPlane {
             let furnished = async || Ok(maps.get_opt("kube-root-ca.crt").await?.map(drop));
             wait::until(&format!("the authority in {namespace}"), furnished).await?;
         }
-        let (Some(manager), Some(server)) = (&plane.controller_manager, &plane.api_server) else { return Ok(()) };
+        let (Some(manager), Some(server)) = (&plane.controller_manager, &plane.api_server) else {
+            return Ok(());
+        };
         manager.stop(STOP).await;
         server.process.stop(STOP).await;
         let url = format!("{}/v3/kv/deleterange", etcd_url(&plane.network));

@@ -37,7 +37,9 @@ impl ControlPlane {
             scheduler: None,
             controller_manager: None,
             api_server: None,
-            kubeconfigs: IDENTITIES.map(|identity| (identity.clone(), kubeconfig_in(folder, &identity))).into(),
+            kubeconfigs: IDENTITIES
+                .map(|identity| (identity.clone(), kubeconfig_in(folder, &identity)))
+                .into(),
             programs: Programs::find()?,
             network: Network::claim()?,
             run_dir: RunDir::new()?,
@@ -74,7 +76,8 @@ impl ControlPlane {
 /// # Errors
 /// The control plane or the command does not start.
 pub async fn run_beside(command: &[OsString]) -> Result<u8> {
-    let (program, arguments) = command.split_first().context("write fpga-with-control-plane COMMAND ARGUMENT ...")?;
+    let (program, arguments) =
+        command.split_first().context("write fpga-with-control-plane COMMAND ARGUMENT ...")?;
     ControlPlane::make_seed().await?;
     let plane = ControlPlane::start(&[]).await?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -101,16 +101,3 @@ fn remove_tree(folder: &Path) -> bool {
     let _ = std::fs::remove_dir(folder);
     !folder.exists()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_hierarchies_of_both_versions_count() {
-        let both = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        assert_eq!(hierarchies(both), ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"].map(Path::new));
-        let two = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n";
-        assert_eq!(hierarchies(two), [Path::new("/sys/fs/cgroup")]);
-    }
-}

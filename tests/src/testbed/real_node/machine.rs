@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-
 /// The kernel's settings that programs of a node write, with the values that they want.
 const SETTINGS: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),

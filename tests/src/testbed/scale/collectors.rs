@@ -1,7 +1,6 @@
 //! Real collectors for nodes that exist as objects only: one process each, which gets events over HTTP as from a
 //! device runtime.
 
-use fpga_test_kit::patience;
 use super::ScaleBed;
 use super::nodes::{VENDOR, name};
 use crate::testbed::http_client::HttpClient;
@@ -12,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use fpga_core::bitstream::Digest;
 pub use fpga_core::device::Health;
 use fpga_core::device::{DeviceStatus, LoadedBitstream};
+use fpga_test_kit::patience;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;

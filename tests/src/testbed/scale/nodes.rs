@@ -137,22 +137,3 @@ impl Ground {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_as_many_boards_as_asked_for_and_one_has_the_bitstream() {
-        for (nodes, boards) in [(1_000, 20), (1_000, 1_000), (1_000, 7), (3, 1)] {
-            let ground = Ground::advertising(nodes, boards);
-            assert_eq!(ground.with_boards().count(), boards, "{ground:?}");
-            assert!(ground.has_board(ground.holder()), "{ground:?}");
-            let rare = Ground { wanted: boards.div_ceil(3), ..ground };
-            assert_eq!(rare.wanted().count(), rare.wanted, "{rare:?}");
-            assert_eq!(rare.board(rare.holder()), BOARD);
-            let text = ground.state(ground.holder(), 1).to_string();
-            assert_eq!(fpga_core::node_state::decode(&text).unwrap().bitstreams.len(), 1);
-        }
-    }
-}

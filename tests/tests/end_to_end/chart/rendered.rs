@@ -47,7 +47,10 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("scheduler.name=default-scheduler", "/scheduler/name"),
         ("images.pullPolicy=always", "/images/pullPolicy"),
         ("customResources.libraryNamespace=My_Library", "/customResources/libraryNamespace"),
-        ("customResources.ownBitstreams.bytesPerNamespace=4Gi", "/customResources/ownBitstreams/bytesPerNamespace"),
+        (
+            "customResources.ownBitstreams.bytesPerNamespace=4Gi",
+            "/customResources/ownBitstreams/bytesPerNamespace",
+        ),
         ("nodePlugin.instancesPerBoard=0", "/nodePlugin/instancesPerBoard"),
         ("nodePlugin.kubeletDir=kubelet", "/nodePlugin/kubeletDir"),
         ("nodePlugin.library.storeSize=10GB", "/nodePlugin/library/storeSize"),
@@ -89,7 +92,7 @@ const BOARD: &str = "boardKinds[0].name=a10,boardKinds[0].image=mine,boardKinds[
 
 /// Everything at once, as far as the settings allow.
 const EVERYTHING: Effects = &[
-    (BOARD, "fpga-scheduling.io/device-manager: a10"),
+    (BOARD, "- --kind=a10"),
     ("certificates.mode=cert-manager", "kind: Certificate"),
     ("monitoring.podMonitors=true", "kind: PodMonitor"),
     ("monitoring.dashboards=true", "grafana_dashboard: \"1\""),
@@ -114,10 +117,6 @@ const EVERYTHING: Effects = &[
     ("router.enabled=true", "image: registry.example/team/kube-fpga/fpga-endpoint-picker:v1"),
     ("router.envoy.image=mine/envoy@sha256:0", "image: mine/envoy@sha256:0"),
     ("router.envoy.memoryMiB=1000", "max_heap_size_bytes: 838860800"),
-    (
-        "router.replicas=2",
-        "- endpoint: { address: { socket_address: { address: fpga-endpoint-picker.hardware.svc, port_value: 9470 } } }",
-    ),
     ("router.drainSeconds=310", "terminationGracePeriodSeconds: 325"),
     ("router.service.type=LoadBalancer", "type: LoadBalancer"),
     ("router.tlsSecret=own-tls", "secretName: own-tls"),
@@ -145,7 +144,7 @@ const EVERYTHING: Effects = &[
 
 /// Other values of the same settings.
 const OTHERWISE: Effects = &[
-    (BOARD, "- --gate-socket=/run/fpga/gate/gate.sock"),
+    (BOARD, "- --kind=a10"),
     ("boardKinds[0].drainSeconds=0", "- --drain-timeout=0s"),
     ("pool.enabled=true,pool.slots=3", "- --pool-slots=3"),
     (
@@ -156,16 +155,26 @@ const OTHERWISE: Effects = &[
     ("traces.endpoint=http://[fd00::1]:14318/in", "- port: 14318"),
 ];
 
+/// Parts of the chart without further values.
+const BY_DEFAULT: Effects = &[
+    (BOARD, "- --gate-socket=/run/fpga/gate/gate.sock"),
+    ("pool.enabled=true", "- --pool-slots=1"),
+    (
+        "router.enabled=true",
+        "- endpoint: { address: { socket_address: { address: fpga-endpoint-picker.hardware.svc, port_value: 9470 } } }",
+    ),
+];
+
 #[tokio::test]
 async fn each_value_has_its_effect_on_what_is_rendered() {
     let (well, plain) = render(&[]).await;
     assert!(well, "{plain}");
     let has = |text: &str, line: &str| text.lines().any(|found| found.trim() == line);
-    for effects in [EVERYTHING, OTHERWISE, &[(BOARD, ""), ("pool.enabled=true", "- --pool-slots=1")]] {
+    for effects in [EVERYTHING, OTHERWISE, BY_DEFAULT] {
         let settings: Vec<&str> = effects.iter().map(|(setting, _)| *setting).collect();
         let (well, text) = render(&with(&settings)).await;
         assert!(well, "{text}");
-        for (setting, line) in effects.iter().filter(|(_, line)| !line.is_empty()) {
+        for (setting, line) in effects {
             assert!(!has(&plain, line), "without {setting}: {line}");
             assert!(has(&text, line), "with {setting}: no {line} in {text}");
         }

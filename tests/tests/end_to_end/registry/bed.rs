@@ -1,11 +1,11 @@
 //! A control plane with controllers, kube-scheduler, extender and two nodes with a board each, for fpga-registry.
 
-use fpga_test_kit::patience;
 use anyhow::{Context as _, Result};
 use fpga_board::reuse::published::REUSE_ANNOTATION;
 use fpga_core::moved_off::MOVED_OFF_ANNOTATION;
 use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_core::node_state::ANNOTATION;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;

@@ -1,7 +1,6 @@
 //! Two replicas of the registry are killed at random in the middle of moves and of changes of the library, while boards are
 //! lost and wanted, functions start cold, and an autoscaler changes a number of replicas: `make registry-kills`.
 
-use fpga_test_kit::patience;
 use super::bed::{Bed, Board, NODES, node_of};
 use super::causes::used_each_second;
 use super::new_first::{self, LeastReady};
@@ -9,6 +8,7 @@ use super::refusals::{autoscale, autoscaler};
 use super::{bitstream, bitstreams};
 use anyhow::Context as _;
 use fpga_core::names::NEW_BEFORE_OLD_ANNOTATION;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::chance::Chance;
 use fpga_tests::testbed::registry::{Registry, records};
 use fpga_tests::testbed::wait;

@@ -1,9 +1,9 @@
 //! Who leads when the lead is lost in the middle of a move: a leader that was stopped for longer than its lease, and an API
 //! server that was away. The move ends, no pod is moved twice, and one replica leads.
 
-use fpga_test_kit::patience;
 use super::bed::{Bed, Board, NODES, node_of, outcome_is};
 use anyhow::{Context as _, Result};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::extender;
 use fpga_tests::testbed::manifests::NAMESPACE;
 use fpga_tests::testbed::registry::Registry;
@@ -64,11 +64,9 @@ async fn leaders(bed: &Bed, registries: &[&Registry]) -> Result<usize> {
 }
 
 async fn until_leads(bed: &Bed, registry: &Registry) {
-    wait::until("the registry to lead", async || {
-        Ok((leaders(bed, &[registry]).await? == 1).then_some(()))
-    })
-    .await
-    .unwrap();
+    wait::until("the registry to lead", async || Ok((leaders(bed, &[registry]).await? == 1).then_some(())))
+        .await
+        .unwrap();
 }
 
 /// The UIDs of the Deployments' pods.
@@ -173,11 +171,9 @@ async fn while_the_api_server_is_away_in_a_move_nodes_are_filtered_and_then_the_
         let ready = bed.until_ready(name, 2).await;
         assert!(ready.iter().all(|pod| node_of(pod) == NODES[1]), "{name} is off the lost board");
     }
-    wait::until("one registry to lead", async || {
-        Ok((leaders(&bed, &registries).await? == 1).then_some(()))
-    })
-    .await
-    .unwrap();
+    wait::until("one registry to lead", async || Ok((leaders(&bed, &registries).await? == 1).then_some(())))
+        .await
+        .unwrap();
     let before = pods(&bed).await;
     bed.until_looked_again("marker").await;
     let moved: BTreeSet<String> =

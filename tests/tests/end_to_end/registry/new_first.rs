@@ -1,11 +1,11 @@
 //! Moves whose replacement comes first: no Ready pod fewer at any moment, also where the registry is killed between the
 //! steps, and the number of replicas is as it was in every end.
 
-use fpga_test_kit::patience;
 use super::bed::{Bed, Board, NODES, node_of, outcome_is};
 use super::refusals::autoscaler;
 use anyhow::Context as _;
 use fpga_core::names::NEW_BEFORE_OLD_ANNOTATION;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::restricted::is_ready;
 use fpga_tests::testbed::wait;
 use futures::StreamExt as _;

@@ -1,9 +1,9 @@
 //! Moves for fewer cold starts, by what real boards' managers and collectors have measured.
 
-use fpga_test_kit::patience;
 use super::bed::{Bed, address_of, hold, node_of};
 use crate::registry::until_ready;
 use anyhow::ensure;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::registry::records;
 use fpga_tests::testbed::restricted::{self, is_ready};

@@ -46,11 +46,7 @@ pub(super) struct ContainerRun {
 
 enum State {
     /// Not running; started at `due` if that is set.
-    Waiting {
-        reason: &'static str,
-        message: String,
-        due: Option<Instant>,
-    },
+    Waiting { reason: &'static str, message: String, due: Option<Instant> },
     Running {
         process: Process,
         since: Timestamp,
