@@ -184,8 +184,11 @@ fn kernels_are_timed_and_a_binary_is_a_bitstream() {
         let state = bed.collector.unix_state();
         let used = usage(&state) - before;
         // The first launch and the load come on top; waiting for a processor does not.
-        let most = begin.elapsed().as_millis() as u64;
-        assert!(used > busy / 2 && used <= most, "{used} ms reported of {busy} to {most} ms: {state}");
+        let most = begin.elapsed().as_millis();
+        assert!(
+            used > busy / 2 && u128::from(used) <= most,
+            "{used} ms reported of {busy} to {most} ms: {state}"
+        );
         state
     };
     let state = run("1", None);
