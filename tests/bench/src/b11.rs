@@ -10,9 +10,9 @@ mod paper;
 mod report;
 
 use crate::modelled::Verdict;
+use anyhow::{Context as _, Result};
 use fpga_tests::testbed::artifacts;
 use fpga_tests::testbed::cluster::Runtime;
-use anyhow::{Context as _, Result};
 use group::Group;
 use paper::{Load, UseCase};
 use report::Row;

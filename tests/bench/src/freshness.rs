@@ -3,12 +3,12 @@
 //! real.
 
 use super::report::Sorted;
+use anyhow::{Result, ensure};
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::collectors::{Collector, Collectors};
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground};
 use fpga_tests::testbed::wait;
-use anyhow::{Result, ensure};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;

@@ -22,11 +22,11 @@ mod waiting;
 mod watched;
 mod writes;
 
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::run_dir::RunDir;
-use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -13,8 +13,8 @@ mod report;
 mod simulation;
 
 use super::modelled::{Boards, Late, Site, of_managers};
-use fpga_tests::testbed::cluster::Cluster;
 use anyhow::{Context as _, Result, ensure};
+use fpga_tests::testbed::cluster::Cluster;
 use front_door::FrontDoor;
 use functions::Functions;
 use plan::Plan;

@@ -6,12 +6,12 @@ mod verdict;
 pub(super) use late::Late;
 pub(super) use verdict::Verdict;
 
-use fpga_tests::testbed::artifacts;
-use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
-use fpga_tests::testbed::workload::Workload;
 use anyhow::{Context as _, Result};
 use fpga_sim::time::{Micros, SimTime};
 use fpga_sim::trace::Request;
+use fpga_tests::testbed::artifacts;
+use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use fpga_tests::testbed::workload::Workload;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -11,9 +11,9 @@ mod requests;
 mod simulation;
 
 use super::modelled::{Boards, Late, Site, Verdict, of_managers};
+use anyhow::{Result, ensure};
 use fpga_tests::testbed::cluster::Cluster;
 use fpga_tests::testbed::registry::{self, Registry, records};
-use anyhow::{Result, ensure};
 use functions::Functions;
 use requests::Requests;
 use std::fmt;

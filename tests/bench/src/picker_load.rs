@@ -6,14 +6,14 @@
 mod clients;
 mod hostile;
 
-use fpga_tests::testbed::memory::memory_mib;
-use fpga_tests::testbed::chance::Chance;
-use fpga_tests::testbed::process::Process;
-use fpga_tests::testbed::routed_function::RoutedFunction;
-use fpga_tests::testbed::wait;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use clients::{Clients, Outcomes};
+use fpga_tests::testbed::chance::Chance;
+use fpga_tests::testbed::memory::memory_mib;
+use fpga_tests::testbed::process::Process;
+use fpga_tests::testbed::routed_function::RoutedFunction;
+use fpga_tests::testbed::wait;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 

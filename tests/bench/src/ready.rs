@@ -2,10 +2,10 @@
 //! and our programs are real: the chart with our images on two nodes of this machine.
 
 use super::report::Sorted;
+use anyhow::{Context as _, Result};
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::RunMount;
 use fpga_tests::testbed::restricted::{self, RestrictedPod, is_ready};
-use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};

@@ -6,13 +6,13 @@ mod own;
 
 use super::report::median;
 use super::start_do_nothing_extender;
+use anyhow::{Context as _, Result, ensure};
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::process::Process;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::bound;
 use fpga_tests::testbed::scale::nodes::Ground;
 use fpga_tests::testbed::scale::pods::Kind;
-use anyhow::{Context as _, Result, ensure};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 //! server and kube-scheduler are real.
 
 use super::report::Sorted;
+use anyhow::{Context as _, Result, ensure};
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::scale::collectors::{Collectors, Health};
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground};
 use fpga_tests::testbed::scale::pods::Kind;
 use fpga_tests::testbed::scale::{ScaleBed, bound};
-use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;

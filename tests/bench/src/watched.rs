@@ -2,17 +2,17 @@
 //! those of a do-nothing extender. Compares memory for full-node requests with the requests' size.
 
 use super::extender::names;
-use fpga_tests::testbed::fake_api::FakeApi;
 use super::load::{self, Mode, Verb};
 use super::report::Sorted;
-use fpga_tests::testbed::memory::{forget_most_memory, memory_mib};
 use super::start_do_nothing_extender;
+use anyhow::{Context as _, Result, ensure};
+use fpga_tests::testbed::fake_api::FakeApi;
 use fpga_tests::testbed::http_client::HttpClient;
+use fpga_tests::testbed::memory::{forget_most_memory, memory_mib};
 use fpga_tests::testbed::network::Network;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::run_dir::RunDir;
 use fpga_tests::testbed::{programs, wait};
-use anyhow::{Context as _, Result, ensure};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);

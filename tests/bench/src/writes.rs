@@ -3,12 +3,12 @@
 //! the API server.
 
 use super::freshness::wait_for_streams;
+use anyhow::{Context as _, Result, bail};
+use fpga_core::pacing;
 use fpga_tests::testbed::memory::memory_mib;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::collectors::{Collector, Collectors};
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground};
-use anyhow::{Context as _, Result, bail};
-use fpga_core::pacing;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;

@@ -20,7 +20,8 @@ fn crates() -> Vec<String> {
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     let mut left = imports.clone();
     // A name without imports that are left is in no circle.
-    while let Some(end) = left.iter().find(|(_, imported)| imported.is_empty()).map(|(name, _)| name.clone()) {
+    while let Some(end) = left.iter().find(|(_, imported)| imported.is_empty()).map(|(name, _)| name.clone())
+    {
         left.remove(&end);
         left.values_mut().for_each(|imported| _ = imported.remove(&end));
     }
@@ -215,7 +216,9 @@ fn no_crate_and_no_folder_has_a_circle_of_modules() {
     for folder in crates() {
         for (level, imports) in levels(&repository().join(&folder).join("src")) {
             let is_excepted = folder == HAS_A_CIRCLE_BY_ITS_ABI && level.is_empty();
-            circles.extend(circle(&imports).filter(|_| !is_excepted).map(|names| (folder.clone(), level, names)));
+            circles.extend(
+                circle(&imports).filter(|_| !is_excepted).map(|names| (folder.clone(), level, names)),
+            );
         }
     }
     assert!(circles.is_empty(), "{circles:?}");

@@ -10,7 +10,11 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap_or_default();
-        if path.is_dir() && !path.is_symlink() && !["build", "target"].contains(&name) && !name.starts_with('.') {
+        if path.is_dir()
+            && !path.is_symlink()
+            && !["build", "target"].contains(&name)
+            && !name.starts_with('.')
+        {
             sources(&path, found);
         } else if name.ends_with(".rs") {
             found.push(path);

@@ -74,8 +74,12 @@ async fn an_update_of_five_thousand_nodes_takes_little_and_is_drawn_within_a_sec
     for _ in 0..ROUNDS {
         let changed = Instant::now();
         let bitstream = scale.change(1);
-        let slots = "document.querySelectorAll('.list .row .slots')[1].textContent";
-        scale.page.browser.wait(&format!("{slots}.includes('{bitstream}')")).await.unwrap();
+        // The rows of the list come in any order, each at its place.
+        let is_drawn = format!(
+            "[...document.querySelectorAll('.list .row')].some(row => \
+             ['node-0000', 'a10-1', '{bitstream}'].every(text => row.textContent.includes(text)))"
+        );
+        scale.page.browser.wait(&is_drawn).await.unwrap();
         followed.push(changed.elapsed());
     }
     println!("a change was drawn after {followed:?}");

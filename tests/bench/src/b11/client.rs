@@ -1,9 +1,9 @@
 //! Sends requests to a function at a constant rate, over a few connections, as the paper's load generator does: a request
 //! that is due while all connections are in use is sent when one is free, and one that is due meanwhile, never.
 
+use anyhow::{Context as _, Result};
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::invoke::Case;
-use anyhow::{Context as _, Result};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;

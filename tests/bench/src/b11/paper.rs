@@ -2,9 +2,9 @@
 //! for accelerated serverless computing*, Politecnico di Milano 2019.
 
 use super::Arm;
+use anyhow::Result;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::invoke::Case;
-use anyhow::Result;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 

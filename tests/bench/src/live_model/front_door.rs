@@ -3,6 +3,7 @@
 use super::Routing;
 use super::functions::{Functions, Replica};
 use crate::modelled::{bitstream, name, node_name};
+use anyhow::Result;
 use fpga_tests::testbed::cluster::Cluster;
 use fpga_tests::testbed::envoy::{EnvoySpec, Upstream};
 use fpga_tests::testbed::function_service::{self, FunctionEndpoint};
@@ -10,7 +11,6 @@ use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::picker::Picker;
 use fpga_tests::testbed::process::Process;
 use fpga_tests::testbed::wait;
-use anyhow::Result;
 use std::net::SocketAddr;
 use std::time::Duration;
 

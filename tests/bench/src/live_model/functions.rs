@@ -2,11 +2,11 @@
 
 use super::plan::Plan;
 use crate::modelled::{Site, name, node_name, of_managers};
+use anyhow::{Context as _, Result};
 use fpga_tests::testbed::cluster::Cluster;
 use fpga_tests::testbed::invoke::FUNCTION_PORT;
 use fpga_tests::testbed::restricted::is_ready;
 use fpga_tests::testbed::wait;
-use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};

@@ -1,8 +1,8 @@
 //! Whether device managers keep the times of their models.
 
 use super::of_managers;
-use fpga_tests::testbed::cluster::Cluster;
 use anyhow::Result;
+use fpga_tests::testbed::cluster::Cluster;
 use std::fmt;
 use std::ops::{AddAssign, Sub};
 

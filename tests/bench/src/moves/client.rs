@@ -3,9 +3,9 @@
 use super::functions::Functions;
 use super::{BOARD_TIME, Requests};
 use crate::modelled::ITEM;
+use anyhow::{Context as _, Result, ensure};
 use fpga_tests::testbed::cluster::Cluster;
 use fpga_tests::testbed::http_client::HttpClient;
-use anyhow::{Context as _, Result, ensure};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Clients that send requests, of which some are killed at a random moment.
 
-use fpga_tests::testbed::chance::Chance;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
+use fpga_tests::testbed::chance::Chance;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;

@@ -1,7 +1,7 @@
 //! Clients that mean no good: thousands of headers, bodies without end, and a byte now and then.
 
-use fpga_tests::testbed::routed_function::NAME;
 use anyhow::{Result, anyhow};
+use fpga_tests::testbed::routed_function::NAME;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;

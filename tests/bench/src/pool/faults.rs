@@ -15,9 +15,9 @@ mod report;
 
 use super::draw;
 use super::text::Text;
+use anyhow::{Context as _, Result, ensure};
 use fpga_tests::testbed::pool::{PoolBed, Sharing};
 use fpga_tests::testbed::wait;
-use anyhow::{Context as _, Result, ensure};
 use job::{End, Jobs};
 use kind::{Fault, Kind};
 use own_client::OwnClient;

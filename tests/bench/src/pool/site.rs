@@ -3,10 +3,10 @@
 use super::machines::Machines;
 use super::priority;
 use crate::modelled::Late;
-use fpga_tests::testbed::pool::{PoolBed, Sharing, node_name};
-use fpga_tests::testbed::wait;
 use anyhow::Result;
 use fpga_acc::{Config, Pool};
+use fpga_tests::testbed::pool::{PoolBed, Sharing, node_name};
+use fpga_tests::testbed::wait;
 use std::time::Duration;
 
 const START: Duration = Duration::from_secs(60);

@@ -1,8 +1,8 @@
 //! The OpenCL programs of the soak test, which don't know about it. Some of them are killed.
 
-use fpga_tests::testbed::chance::Chance;
 use super::managers::Manager;
 use anyhow::{Context as _, Result};
+use fpga_tests::testbed::chance::Chance;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::File;

@@ -2,12 +2,12 @@
 //! configuration's sampling; with a do-nothing extender in the shipped configuration; with our extender in it.
 
 use super::{Args, Arm, Bench, GATE_PODS};
+use anyhow::{Context as _, Result};
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::gate::observe;
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground};
 use fpga_tests::testbed::scale::pods::Kind;
-use anyhow::{Context as _, Result};
 
 const SAMPLING: &str = "percentageOfNodesToScore";
 

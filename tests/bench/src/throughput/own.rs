@@ -3,12 +3,12 @@
 //! wiring, and ordinary pods by kube-scheduler's defaults without an extender.
 
 use super::{Args, Arm, Bench, GATE_PODS};
+use anyhow::{Context as _, Result};
 use fpga_tests::testbed::control_plane::SchedulerConfig;
 use fpga_tests::testbed::scale::ScaleBed;
 use fpga_tests::testbed::scale::gate::observe;
 use fpga_tests::testbed::scale::nodes::Ground;
 use fpga_tests::testbed::scale::pods::Kind;
-use anyhow::{Context as _, Result};
 
 impl Args {
     pub(super) async fn measure_own(&self) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use super::super::text::{COUNTER, KEY, Text};
 use super::{MANAGERS, draw, reference};
-use fpga_tests::testbed::pool::{PoolBed, TENANTS, node_name};
 use anyhow::{Context as _, Result, ensure};
+use fpga_tests::testbed::pool::{PoolBed, TENANTS, node_name};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

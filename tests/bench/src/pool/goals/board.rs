@@ -5,12 +5,12 @@ use crate::modelled::Late;
 use crate::pool::machines::GRAIN;
 use crate::pool::priority;
 use crate::pool::text::{COUNTER, KEY, Text};
-use fpga_tests::testbed::pool::{PoolBed, Sharing, TENANTS, node_name};
-use fpga_tests::testbed::wait;
 use anyhow::{Result, bail, ensure};
 use fpga_acc::{Config, Goal as Asked, Group, GroupRequest, Pool, Request, Statistics};
 use fpga_cluster::qos::Goal;
 use fpga_sim::qos::engine::{Job, Run, Sample};
+use fpga_tests::testbed::pool::{PoolBed, Sharing, TENANTS, node_name};
+use fpga_tests::testbed::wait;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -130,8 +130,10 @@ impl Board {
         ensure!(job.run(text.plain.clone()).await? == text.secret, "a wrong result");
         job.close().await?;
         let all = f64::from(self.slots);
-        wait::until_within("all slots free", START, async || Ok((self.bed.free_slots().await? == all).then_some(())))
-            .await
+        wait::until_within("all slots free", START, async || {
+            Ok((self.bed.free_slots().await? == all).then_some(()))
+        })
+        .await
     }
 
     /// The request of a job, which is as much faster as the board is.

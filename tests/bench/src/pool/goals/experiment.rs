@@ -1,11 +1,11 @@
 //! The experiments: files of `fpga-sim`, by the rules of a shared pool.
 
-use fpga_tests::testbed::programs::repository;
 use anyhow::{Result, bail};
 use fpga_sim::qos;
 use fpga_sim::qos::engine::{Job, Machine, Run, simulate};
 use fpga_sim::qos::options::PolicyName;
 use fpga_sim::scenario::Scenario as File;
+use fpga_tests::testbed::programs::repository;
 
 /// One experiment.
 #[derive(Debug, Clone, Copy)]

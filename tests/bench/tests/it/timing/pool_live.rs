@@ -7,7 +7,8 @@ use super::{number, row, run};
 #[ignore = "measures the machine: make test-timing"]
 fn jobs_of_the_live_pool_on_modelled_boards_take_as_long_as_in_the_simulator() {
     let pool = ["pool", "live-model", "--boards", "2", "--bare", "1", "--jobs", "4", "--seeds", "1"];
-    let text = run(&[&pool[..], &["--policies", "fifo,wra", "--smaller", "1000", "--slower", "1000"]].concat());
+    let text =
+        run(&[&pool[..], &["--policies", "fifo,wra", "--smaller", "1000", "--slower", "1000"]].concat());
     for policy in ["FIFO", "WRA"] {
         let row = row(&text, &[policy]);
         let (live, simulated) = (number(row[1]), number(row[2]));
