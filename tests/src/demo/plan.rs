@@ -88,7 +88,8 @@ fn invocations(csv: &str) -> Result<Vec<Invocation>> {
     let mut rows = csv.lines();
     let header = rows.next().unwrap_or_default();
     ensure!(header == HEADER, "the trace's first line is {header:?}; it must be {HEADER}");
-    let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds =
+        |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let invocation = |(index, row): (usize, &str)| {
         let cells: Vec<&str> = row.split(',').collect();
         let [_, function, end, duration] = cells[..] else { bail!("line {} is not {HEADER}", index + 2) };
