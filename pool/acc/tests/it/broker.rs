@@ -31,6 +31,7 @@ enum Event {
     FromClient(u64, FromClient),
     ClientGone(u64),
     Recall,
+    Forget,
     Stop,
 }
 
@@ -118,6 +119,11 @@ impl TestBroker {
         self.seen.lock().unwrap().clone()
     }
 
+    /// Refuses all jobs from now on.
+    pub fn forget_bitstreams(&self) {
+        self.events.send(Event::Forget).unwrap();
+    }
+
     /// Recalls all leases.
     pub fn recall(&self) {
         self.events.send(Event::Recall).unwrap();
@@ -157,6 +163,7 @@ impl State {
                     self.waiting.retain(|(client, _)| *client != id);
                 }
                 Event::Recall => self.recall(),
+                Event::Forget => self.bitstreams.clear(),
                 Event::Stop => return,
             }
             self.grant();

@@ -68,10 +68,12 @@ fn the_processor_goes_on_where_a_lost_board_has_ended() {
         let mut bed = Bed::new(1);
         let pool = bed.pool(Way::Tcp);
         let input = bytes(5_000_003);
-        let request = request(input.len()).or_else(SHORT, Fallback::shipped());
+        let request = request(input.len()).or_else(patience(), Fallback::shipped());
         let mut job = wait(pool.open(request), limit()).unwrap();
         let (first, rest) = input.split_at(2_000_000);
         let mut output = wait(job.run(first.to_vec()), limit()).unwrap().to_vec();
+        // The processor does the job as soon as the broker refuses it.
+        bed.broker().forget_bitstreams();
         bed.managers[0].kill();
         output.extend(wait(job.run(rest.to_vec()), limit()).unwrap());
         let expected = if expected { encrypted(&input) } else { digest(&SHA256, &input).as_ref().to_vec() };
