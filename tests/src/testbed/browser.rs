@@ -8,6 +8,7 @@ use super::wait;
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as STANDARD;
+use fpga_test_kit::patience;
 use serde_json::{Value, json};
 use socket::Socket;
 use std::path::Path;
@@ -16,8 +17,6 @@ use tempfile::TempDir;
 
 /// Longest time that Chromium may take to start. It is slow where another program has the processors.
 const START: Duration = Duration::from_secs(60);
-/// Longest time that a condition on a page may take to come true.
-const LONG: Duration = Duration::from_secs(30);
 
 /// A browser with one page.
 pub struct Browser {
@@ -108,7 +107,7 @@ impl Browser {
     /// # Errors
     /// The expression is not true in time.
     pub async fn wait(&mut self, expression: &str) -> Result<()> {
-        let deadline = tokio::time::Instant::now() + LONG;
+        let deadline = tokio::time::Instant::now() + patience();
         // While a page is loaded an expression may find nothing.
         while !self.value(expression).await.is_ok_and(|value| value == true) {
             if tokio::time::Instant::now() > deadline {

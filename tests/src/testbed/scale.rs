@@ -138,7 +138,8 @@ impl ScaleBed {
         let program = "fpga-scheduler-extender";
         let name = format!("{program}-{replica}");
         let spec = ProcessSpec::new(&name, programs::built(program)?, self.plane.run_dir().log(&name))
-            .arg("--listen")
+            // No client needs time to turn to another replica.
+            .args(["--shutdown-delay", "0s", "--listen"])
             .arg(self.on_control_plane(EXTENDER_PORT + 10 * replica).to_string())
             .arg("--stream-listen")
             .arg(self.on_control_plane(STREAM_PORT + 10 * replica).to_string())

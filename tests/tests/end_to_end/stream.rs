@@ -85,7 +85,7 @@ impl Bed {
             .process("fpga-scheduler-extender", &format!("extender-{replica}"))
             .args(["--listen".to_owned(), format!("{host}:{}", port(replica))])
             .args(["--stream-listen".to_owned(), format!("{host}:{}", stream_port(replica))])
-            .args(["--stream-without-tls", "--stream-token-file"])
+            .args(["--shutdown-delay", "0s", "--stream-without-tls", "--stream-token-file"])
             .arg(self.token_file())
             .arg("--kubeconfig")
             .arg(self.plane.kubeconfig(&Identity::Admin).unwrap());

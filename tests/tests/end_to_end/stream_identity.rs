@@ -79,7 +79,7 @@ impl Bed {
         let spec = ProcessSpec::new(name, programs::built(name).unwrap(), plane.run_dir().log(name))
             .args(["--listen".to_owned(), format!("{host}:{PORT}")])
             .args(["--stream-listen".to_owned(), format!("{host}:{STREAM_PORT}")])
-            .args(["--stream-service-account", "kube-fpga/fpga-collector"])
+            .args(["--shutdown-delay", "0s", "--stream-service-account", "kube-fpga/fpga-collector"])
             .arg("--stream-tls-cert")
             .arg(authority.join("tls.crt"))
             .arg("--stream-tls-key")

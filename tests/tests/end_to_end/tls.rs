@@ -54,7 +54,7 @@ impl Bed {
             .args(["--metrics-listen".to_owned(), format!("{host}:{METRICS_PORT}")])
             .arg("--kubeconfig")
             .arg(plane.kubeconfig(&Identity::Admin).unwrap())
-            .arg("--tls-cert")
+            .args(["--shutdown-delay", "0s", "--tls-cert"])
             .arg(&server.certificate)
             .arg("--tls-key")
             .arg(&server.key)
