@@ -1,10 +1,11 @@
 //! How long the page takes with 5,000 nodes. Scripts are measured by the processor's time, and where the clock counts,
 //! the best round does.
 
-use crate::at_scale::{ALL_ARE_THERE, CHANGING, COUNT_WORK, Scale};
+use crate::at_scale::{CHANGING, COUNT_WORK, Scale, all_are_there};
 use fpga_tests::testbed::browser::Browser;
 use std::time::{Duration, Instant};
 
+const NODES: usize = 5_000;
 const ROUNDS: u64 = 5;
 /// Longest time until something is painted, and until the first board is.
 const FIRST_PAINT: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ async fn script_of_an_update(scale: &mut Scale, view: &str) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures the machine: make test-timing"]
 async fn five_thousand_nodes_are_drawn_within_a_second() {
-    let mut scale = Scale::open().await;
+    let mut scale = Scale::open(NODES).await;
     let url = scale.page.web.url().to_owned();
     let browser = &mut scale.page.browser;
     // The server has the state by now, so that a page's own part is what is measured.
@@ -48,7 +49,7 @@ async fn five_thousand_nodes_are_drawn_within_a_second() {
     for _ in 0..ROUNDS {
         browser.open("about:blank").await.unwrap();
         browser.open(&url).await.unwrap();
-        browser.wait(ALL_ARE_THERE).await.unwrap();
+        browser.wait(&all_are_there(NODES)).await.unwrap();
         let paint = entry(browser, "first-contentful-paint").await;
         rounds.push((paint, entry(browser, "first-board").await));
     }
@@ -60,7 +61,7 @@ async fn five_thousand_nodes_are_drawn_within_a_second() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures the machine: make test-timing"]
 async fn an_update_of_five_thousand_nodes_takes_little_and_is_drawn_within_a_second() {
-    let mut scale = Scale::open().await;
+    let mut scale = Scale::open(NODES).await;
     scale.page.browser.value(COUNT_WORK).await.unwrap();
     let began = Instant::now();
     let mut medians = vec![("cluster", script_of_an_update(&mut scale, "cluster").await)];
