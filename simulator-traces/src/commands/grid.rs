@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn threads_change_nothing() {
-        let base = "kind = \"placement\"\n[trace]\nrequests = 3000\nto_day = 1\n";
+        let base = "kind = \"placement\"\n[trace]\nrequests = 30000\nto_day = 0.05\n";
         let runs = combinations(&[("cluster.nodes".to_owned(), vec!["2".into(), "3".into(), "5".into()])]);
         let one = run_all(base, &runs, Some(1)).unwrap();
         assert_eq!(one, run_all(base, &runs, Some(3)).unwrap());

@@ -106,7 +106,8 @@ mod tests {
     fn every_row_of_the_file_says_of_which_trace_it_is() {
         let dir = tempfile::tempdir().unwrap();
         let (scenario, csv) = (dir.path().join("scenario.toml"), dir.path().join("sweep.csv"));
-        std::fs::write(&scenario, "kind = \"placement\"\n[trace]\nrequests = 20000\nto_day = 0.2\n").unwrap();
+        std::fs::write(&scenario, "kind = \"placement\"\n[trace]\nrequests = 20000\nto_day = 0.05\n")
+            .unwrap();
         let vary = vec!["trace.seed=1,2".to_owned()];
         let sweep = Sweep { scenario, vary, metric: Vec::new(), csv: Some(csv.clone()), threads: Some(1) };
         sweep.run().unwrap();

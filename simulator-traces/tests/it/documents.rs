@@ -84,7 +84,7 @@ mod timing {
     use super::*;
 
     #[test]
-    #[ignore = "takes minutes: make test-timing"]
+    #[ignore = "takes half a minute on a busy machine: make test-timing"]
     fn other_tables_are_made_as_the_documents_say() {
         check("qos.md", "qos/splits.toml");
         check("qos.md", "qos/deadlines-margin.toml");
