@@ -117,6 +117,6 @@ if [ "$part" = all ] || [ "$part" = memcheck ]; then
         valgrind --tool=memcheck --quiet --error-exitcode=99 \
         --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite
     # And the library of the pool's client, in a job.
-    cargo test --quiet -p fpga-acc-c --test c_programs -- --ignored || failed=1
+    cargo test --quiet -p fpga-acc-c --test it -- --ignored || failed=1
 fi
 exit "$failed"
