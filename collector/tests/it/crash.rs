@@ -180,8 +180,13 @@ fn killed_at_any_step_of_its_recovery_it_loses_nothing_and_counts_nothing_twice(
         let mut program = Collector::launch(command, folder, &["--no-publish"]);
         until("an end or a recovery", || {
             let is_ready = folder.join("ready").exists();
-            program.status().map(|status| assert_eq!(status.signal(), Some(9)));
-            (is_ready || !program.is_running()).then_some(!is_ready)
+            match program.status() {
+                Some(status) => {
+                    assert_eq!(status.signal(), Some(9));
+                    Some(!is_ready)
+                }
+                None => is_ready.then_some(false),
+            }
         })
     };
     let mut step = 1;

@@ -104,18 +104,16 @@ async fn tenants_see_their_own_jobs_and_cancel_no_others() {
 #[tokio::test]
 async fn who_looks_again_and_again_is_refused_with_what_to_do_and_others_see_the_pool() {
     let (_folder, bed) = with_tokens("").await;
-    let look = async |token: &str| {
-        let (mut port, token) = (bed.connect().await, token.to_owned());
+    let port = bed.connect().await;
+    let look = |token: &str| {
+        let (mut port, token) = (port.clone(), token.to_owned());
         tokio::spawn(async move { port.look(v1::LookRequest { token }).await })
     };
     on_paused_clock(async {
-        look(B).await.await.unwrap().unwrap();
+        look(B).await.unwrap().unwrap();
         // The next view is not due, so all of these are under way at once.
-        let mut of_a = Vec::new();
-        for _ in 0..16 {
-            of_a.push(look(A).await);
-        }
-        let of_b = look(B).await;
+        let of_a = [(); 16].map(|()| look(A));
+        let of_b = look(B);
         let answered = || of_a.iter().chain([&of_b]).filter(|look| look.is_finished()).count();
         let until_answered = async |count| {
             until_async(format!("{count} answers"), async || match answered() {
@@ -142,7 +140,7 @@ async fn who_looks_again_and_again_is_refused_with_what_to_do_and_others_see_the
         }
         assert_eq!(refused, 12);
         // The looks are over: the tenant has its places again.
-        let again = look(A).await;
+        let again = look(A);
         advance(PAUSE + MOMENT).await;
         again.await.unwrap().unwrap();
     })
