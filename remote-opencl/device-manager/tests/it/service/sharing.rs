@@ -263,26 +263,24 @@ fn uses_of_slots(events: &[Event]) -> impl Iterator<Item = &Event> {
     events.iter().filter(|event| event["cat"] == "slot").map(|event| &event["args"])
 }
 
-/// All orders differ, so that a manager with another policy fails the test.
-const ORDERS: [(&str, &str); 6] = [
-    ("fifo", "alice alice bob bob carol carol"),
-    ("round-robin", "alice bob carol alice bob carol"),
-    ("drr", "alice bob bob carol carol alice"),
-    ("priority", "carol carol bob bob alice alice"),
-    ("sjf", "carol carol alice alice bob bob"),
-    ("edf", "bob bob carol carol alice alice"),
-];
-
-#[tokio::test]
-async fn each_policy_starts_the_tasks_of_tenants_in_its_own_order() {
-    for (policy, expected) in ORDERS {
-        assert_eq!(order_under(policy, &[]).await, expected, "{policy}");
-    }
+/// A test for each policy: the order of tenants in the manager's process, and of tenants in processes of their own.
+macro_rules! each_policy_starts_the_tasks_of_tenants_in_its_own_order {
+    ($($name:ident: $policy:literal $expected:literal)*) => {
+        $(#[tokio::test]
+        async fn $name() {
+            for isolation in [&[][..], &["--isolate", "process"]] {
+                assert_eq!(order_under($policy, isolation).await, $expected, "{isolation:?}");
+            }
+        })*
+    };
 }
 
-#[tokio::test]
-async fn each_policy_has_the_same_order_among_tenants_in_processes_of_their_own() {
-    for (policy, expected) in ORDERS {
-        assert_eq!(order_under(policy, &["--isolate", "process"]).await, expected, "{policy}");
-    }
+// All orders differ, so that a manager with another policy fails the test.
+each_policy_starts_the_tasks_of_tenants_in_its_own_order! {
+    order_under_fifo: "fifo" "alice alice bob bob carol carol"
+    order_under_round_robin: "round-robin" "alice bob carol alice bob carol"
+    order_under_drr: "drr" "alice bob bob carol carol alice"
+    order_under_priority: "priority" "carol carol bob bob alice alice"
+    order_under_sjf: "sjf" "carol carol alice alice bob bob"
+    order_under_edf: "edf" "bob bob carol carol alice alice"
 }
