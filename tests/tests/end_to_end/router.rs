@@ -1,6 +1,6 @@
 //! The endpoint picker as the chart installs it, with the rights of its service account on a real API server: the file
 //! that it writes for Envoy, and what it does when its own pod is told to end. That a real Envoy follows the file and
-//! drains is tested beside the picker (endpoint-picker/tests/envoy).
+//! drains is tested beside the picker (endpoint-picker/tests/it/envoy).
 
 use fpga_test_kit::patience;
 use fpga_tests::testbed::control_plane::ControlPlane;
