@@ -335,7 +335,7 @@ async fn a_client_that_goes_during_its_task_leaves_the_slot_to_others() {
 
 #[tokio::test]
 async fn a_manager_that_is_told_to_stop_tells_its_clients_and_ends() {
-    let mut manager = Manager::start(&[]);
+    let mut manager = Manager::start(&["--drain-timeout", "200ms"]);
     let mut client = Client::connect(&manager).await;
     client.context().await;
     let stopped = tokio::task::spawn_blocking(move || manager.terminate());
@@ -373,7 +373,7 @@ async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
     // The trace has no commands of sessions in tenant processes.
-    let mut manager = Manager::start(&["--trace", path.to_str().unwrap(), "--isolate", "protocol"]);
+    let manager = Manager::start(&["--trace", path.to_str().unwrap(), "--isolate", "protocol"]);
     let mut client = Client::connect(&manager).await;
     let Ready { queue, kernel, buffer } = client.ready(INCREASE, "increase", 4).await;
     let write = client.write(queue, buffer, ints([1])).await;
@@ -405,5 +405,4 @@ async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots
         let (first, last) = (begin["ts"].as_f64().unwrap(), end["ts"].as_f64().unwrap());
         assert!(inside.is_sorted() && inside[0] >= first && inside[7] <= last, "{inside:?}");
     }
-    manager.terminate();
 }

@@ -47,5 +47,6 @@ async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobod
 
     // No thread is in the runtime when its memory is freed.
     drop((first, second));
+    manager.has_no_session().await;
     assert_eq!(manager.terminate().code(), Some(0));
 }

@@ -124,6 +124,8 @@ async fn a_vendor_library_that_dies_in_the_manager_takes_that_manager_down_and_c
     assert!(told.is_some());
     manager.ended_async().await;
     untouched.round().await;
+    drop(untouched);
+    other.has_no_session().await;
     assert!(other.terminate().success());
 }
 
@@ -309,7 +311,7 @@ async fn builds_are_bounded_over_all_tenants_processes_together() {
 #[tokio::test]
 async fn tenants_processes_go_with_the_manager_however_it_ends() {
     for orderly in [true, false] {
-        let mut manager = Manager::start(&["--isolate", "process"]);
+        let mut manager = Manager::start(&["--isolate", "process", "--drain-timeout", "200ms"]);
         let mut client = Client::connect(&manager).await;
         client.context().await;
         let processes = children(manager.id());
