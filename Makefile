@@ -135,7 +135,7 @@ test: setup servers envoy nextest build ## What every change must pass: unit and
 lint: nextest mdbook deny ## Format, clippy with warnings denied, rustdoc, licences; links, commands and reference of the documents (5 minutes)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --quiet
 	$(NEXTEST) --profile lint --test it --test repository -E 'package(fpga-book) | binary(repository)'
 
 .PHONY: test-opencl

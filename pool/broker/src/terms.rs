@@ -23,7 +23,7 @@ pub struct Swap {
 }
 
 impl Terms {
-    /// Replaces a term. The outcome comes later, as an [`Input::Swapped`], if there is none.
+    /// Replaces a term. The outcome comes later, as an `Input::Swapped`, if there is none.
     pub fn swap(&self, expected: Term, next: Term) -> Option<SwapOutcome> {
         match self {
             Self::Memory => Some(SwapOutcome::Done),
