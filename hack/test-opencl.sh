@@ -28,12 +28,13 @@ intel() {
 }
 
 # What differs between runtimes: programs, the contract of the C calls, what a hostile client finds, what tenants see of each other.
-readonly differs='binary(opencl) | package(fpga-device-manager) & test(/(^|::)(hostile|tenants)::/)'
+# Random programs are compared over PoCL: on Intel's runtimes an event that was waited for natively has another status for a moment.
+readonly differs='binary(opencl) - test(/^programs::random_programs/) | package(fpga-device-manager) & test(/(^|::)(hostile|tenants)::/)'
 over pocl "$@" --profile opencl --test opencl -E 'binary(opencl)'
 over intel-fpga "$@" --profile opencl-intel-fpga --test opencl --test it --test end_to_end --run-ignored all -E "($differs
     | package(fpga-opencl-icd) | package(fpga-device-manager) & test(/joined_by_a_channel|intels_runtimes/)
     | binary(end_to_end) & test(/^(full_loop|functions)::/)) - test(/(^|::)timing::/)"
 over intel-cpu "$@" --profile opencl-intel-cpu --test opencl --test it -E "$differs
-    | package(fpga-opencl-icd) & test(/what_a_device_claims|images_in_buffers/)"
+    | package(fpga-opencl-icd) & test(/what_a_device_claims/)"
 intel intel-fpga "$@" --profile opencl-accelerators --test it -E 'package(fpga-accelerators)'
 exit $status
