@@ -127,7 +127,7 @@ check: nextest ## Format, clippy of the packages with changes, tests of the core
 	build/cargo-nextest/cargo-nextest nextest run -p fpga-core -p fpga-board -p fpga-cluster
 
 .PHONY: test
-test: setup servers envoy nextest build ## What every change must pass: unit and integration tests, and one end-to-end test (15 minutes after `make demo`; 4 when little has changed)
+test: setup servers envoy numpy nextest build ## What every change must pass: unit and integration tests, and one end-to-end test (15 minutes after `make demo`; 4 when little has changed)
 	$(NEXTEST) --profile test --lib --bins --test it --test end_to_end \
 	    -E 'not (binary(end_to_end) | package(fpga-book)) | binary(end_to_end) & test(/^smoke::/)'
 
