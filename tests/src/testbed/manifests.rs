@@ -9,9 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::PostParams;
+use kube::api::{
+    ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, ValidationDirective,
+};
+
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, Resource as _};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -58,11 +61,11 @@ pub async fn apply(plane: &ControlPlane, values: &str) -> Result<String> {
 ///
 /// # Errors
 /// There are none, or the API server refuses one.
-pub async fn apply_kinds(plane: &ControlPlane, values: &str, kinds: &[&str]) -> Result<String> {
+pub async fn apply_kinds(plane: &ControlPlane, values: &str, kinds: &[&str]) -> Result<()> {
     apply_where(plane, values, |kind, _| kinds.contains(&kind)).await
 }
 
-/// Applies the objects among the rendered manifests whose kind and name `is_wanted` takes.
+/// Applies the objects among the rendered manifests whose kind and name `is_wanted` takes. Needs no kubectl.
 ///
 /// # Errors
 /// There are none, or the API server refuses one.
@@ -70,21 +73,43 @@ pub async fn apply_where(
     plane: &ControlPlane,
     values: &str,
     is_wanted: impl Fn(&str, &str) -> bool,
-) -> Result<String> {
+) -> Result<()> {
     let text = std::fs::read_to_string(rendered(values))?;
-    let field = |object: &str, prefix: &str| -> Option<String> {
-        object.lines().find_map(|line| line.strip_prefix(prefix).map(str::to_owned))
+    let mut applied = 0;
+    for object in text.split("\n---\n") {
+        let Some((kind, name)) = field(object, "kind: ").zip(field(object, "  name: ")) else { continue };
+        if is_wanted(kind, name) {
+            apply_object(plane.client(), object)
+                .await
+                .with_context(|| format!("{values}.yaml: {kind} {name}"))?;
+            applied += 1;
+        }
+    }
+    ensure!(applied > 0, "manifests/rendered/{values}.yaml has none of them");
+    Ok(())
+}
+
+/// The rest of the first line with this prefix, which is enough for what Helm renders of our chart.
+fn field<'a>(object: &'a str, prefix: &str) -> Option<&'a str> {
+    object.lines().find_map(|line| line.strip_prefix(prefix))
+}
+
+/// Applies an object as it is written: the API server reads YAML.
+async fn apply_object(client: &Client, object: &str) -> Result<()> {
+    let field = |prefix| field(object, prefix).with_context(|| format!("no {prefix:?}"));
+    let api_version = field("apiVersion: ")?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, field("kind: ")?));
+    let url = DynamicObject::url_path(&resource, self::field(object, "  namespace: "));
+    let params = PatchParams {
+        field_validation: Some(ValidationDirective::Strict),
+        ..PatchParams::apply("fpga-tests")
     };
-    let is_wanted = |object: &&str| {
-        let kind_and_name = field(object, "kind: ").zip(field(object, "  name: "));
-        kind_and_name.is_some_and(|(kind, name)| is_wanted(&kind, &name))
-    };
-    let wanted: Vec<&str> = text.split("\n---\n").filter(is_wanted).collect();
-    ensure!(!wanted.is_empty(), "manifests/rendered/{values}.yaml has none of them");
-    let file = plane.run_dir().path().join("applied.yaml");
-    std::fs::write(&file, wanted.join("\n---\n"))?;
-    let file = file.to_str().context("the run's path is not UTF-8")?;
-    kubectl(plane, &["apply", "--server-side", "--validate=strict", "-f", file]).await
+    let patch = Patch::Apply(object);
+    let mut request = kube::core::Request::new(url).patch(field("  name: ")?, &params, &patch)?;
+    *request.body_mut() = object.as_bytes().to_vec();
+    client.request_text(request).await?;
+    Ok(())
 }
 
 fn rendered(values: &str) -> PathBuf {
