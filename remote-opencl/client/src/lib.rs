@@ -29,7 +29,7 @@ pub use lease::{Lease, LeaseError, LeasedSession};
 pub use memory::host_memory::{Awaited, HostSource, HostTarget};
 pub use memory::rect;
 pub use objects::buffer::{Buffer, Initial};
-pub use objects::commands::{Mapped, Operation};
+pub use objects::commands::{Mapped, Migration, Operation};
 pub use objects::context::Context;
 pub use objects::device_queue::DeviceQueue;
 pub use objects::event::{Event, Profiling};

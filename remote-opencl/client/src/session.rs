@@ -25,6 +25,7 @@ use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::Awaited;
 use crate::memory::segments::{Purpose, Range, SegmentCalls, Segments};
+use crate::objects::host_order::HostOrder;
 use crate::trace;
 use crate::wire::command_ring::RingReader;
 use crate::wire::features::{ManagerFeatures, RectCommands, Traces};
@@ -58,6 +59,7 @@ pub(crate) struct Session {
     state: Mutex<State>,
     releases: Mutex<v1::Release>,
     segments: Segments,
+    host_order: HostOrder,
     ring: Option<Arc<RingReader>>,
     features: ManagerFeatures,
     holder: Holder,
@@ -104,6 +106,7 @@ impl Session {
             state: Mutex::default(),
             releases: Mutex::default(),
             segments: Segments::new(fd_channel, features.buffers),
+            host_order: HostOrder::default(),
             ring: inbox.ring.clone(),
             features,
             holder,
@@ -147,6 +150,11 @@ impl Session {
     /// `Err(error)` if the session can't be used.
     pub(crate) fn check(&self, error: ClError) -> Result<()> {
         if self.is_usable() { Ok(()) } else { Err(error) }
+    }
+
+    /// What pending commands mean for commands that take bytes of host memory.
+    pub(crate) fn host_order(&self) -> &HostOrder {
+        &self.host_order
     }
 
     /// Shared memory for bulk data; `None` if the data has to travel in messages.

@@ -77,7 +77,8 @@ impl Body {
             _ => return 0,
         };
         match (source, path) {
-            (Source::Pieces(_), DataPath::Messages) | (Source::Shared(_), DataPath::Shared) => size,
+            (Source::Pieces(_) | Source::Later(_), DataPath::Messages)
+            | (Source::Shared(_), DataPath::Shared) => size,
             _ => 0,
         }
     }

@@ -166,6 +166,9 @@ impl Outgoing {
         for report in reports.drain(..) {
             match report {
                 Report::Piece { event, length, offset, data, hold } => {
+                    // An earlier read may give its bytes to the same memory.
+                    self.completions(&mut completions);
+                    inside = 0;
                     self.metrics.count_bytes(Direction::Sent, DataPath::Messages, data.len() as u64);
                     // The transfer of a command's data has the id of the command's event.
                     self.chunk(v1::Chunk { transfer: event.0, length, offset, data }, hold);
@@ -181,12 +184,16 @@ impl Outgoing {
                 }
             }
             if completions.len() == MAX_COMPLETIONS || inside >= MAX_COMPLETIONS_BYTES {
-                let completions = std::mem::take(&mut completions);
-                self.send(Kind::Completions(v1::Completions { completions }));
+                self.completions(&mut completions);
                 inside = 0;
             }
         }
+        self.completions(&mut completions);
+    }
+
+    fn completions(&mut self, completions: &mut Vec<v1::Completion>) {
         if !completions.is_empty() {
+            let completions = std::mem::take(completions);
             self.send(Kind::Completions(v1::Completions { completions }));
         }
     }

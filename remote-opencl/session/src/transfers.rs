@@ -13,6 +13,7 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::data::Form;
 use fpga_vendor::SharedBytes;
 use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Maximum number of transfers of a session that no message has referred to yet.
 pub const MAX_TRANSFERS: usize = 1024;
@@ -31,6 +32,8 @@ const ENVELOPE_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub struct Transfers {
     open: HashMap<u64, Transfer>,
+    /// The transfers that commands wait for, until the client releases the commands' events.
+    awaited: HashMap<u64, Weak<LateData>>,
     bytes: u64,
     /// The session's shared memory, which may contain data instead.
     pub segments: Segments,
@@ -45,6 +48,16 @@ pub enum Source {
     Pieces(Vec<Bytes>),
     /// In shared memory.
     Shared(SharedBytes),
+    /// In messages that may come after the command.
+    Later(Arc<LateData>),
+}
+
+/// The data of a transfer that may come after the command that refers to it.
+#[derive(Debug)]
+pub struct LateData {
+    length: usize,
+    /// Empty if the transfer was refused.
+    data: OnceLock<Data>,
 }
 
 #[derive(Debug)]
@@ -127,7 +140,16 @@ impl Source {
         match self {
             Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
             Self::Shared(slice) => slice.len(),
+            Self::Later(late) => late.length,
         }
+    }
+}
+
+impl LateData {
+    /// The pieces of the data; `None` if they have not come, or were refused.
+    #[must_use]
+    pub fn pieces(&self) -> Option<&[Bytes]> {
+        self.data.get().map(|data| data.pieces.as_slice()).filter(|pieces| !pieces.is_empty())
     }
 }
 
@@ -199,6 +221,9 @@ impl Transfers {
             transfer.keep_piece(data, message_bytes);
             self.bytes += size;
         }
+        if transfer.received == length {
+            self.has_come(id);
+        }
         Ok(())
     }
 
@@ -210,6 +235,9 @@ impl Transfers {
         match data {
             Some(v1::Data { form: Some(Form::Segment(range)) }) => {
                 Ok((Source::Shared(self.segments.slice(&range)?), None))
+            }
+            Some(v1::Data { form: Some(Form::Later(transfer)) }) => {
+                Ok((Source::Later(self.later(&transfer)?), None))
             }
             other => self.take(other).map(|Data { pieces, hold }| (Source::Pieces(pieces), hold)),
         }
@@ -230,19 +258,57 @@ impl Transfers {
             }
             Some(Form::Inline(bytes)) => of_message(bytes),
             Some(Form::Segment(range)) => of_message(self.segments.copy(&range)?),
-            Some(Form::Transfer(v1::Transfer { id, length })) => match self.open.remove(&id) {
-                Some(transfer) if transfer.length == length && transfer.received == length => {
-                    let Transfer { mut pieces, block, keep, .. } = transfer;
-                    let Keep::Yes(hold) = keep else { return Err(TransferError::OverQuota) };
-                    if !block.is_empty() {
-                        pieces.push(block.freeze());
-                    }
-                    self.bytes -= length;
-                    Ok(Data { pieces, hold })
-                }
-                _ => Err(TransferError::Incomplete(id)),
-            },
+            Some(Form::Later(_)) => Err(TransferError::Missing),
+            Some(Form::Transfer(transfer)) => self.close(&transfer),
         }
+    }
+
+    /// Takes the data of a complete transfer.
+    fn close(&mut self, asked: &v1::Transfer) -> Result<Data, TransferError> {
+        let v1::Transfer { id, length } = *asked;
+        match self.open.remove(&id) {
+            Some(transfer) if transfer.length == length && transfer.received == length => {
+                let Transfer { mut pieces, block, keep, .. } = transfer;
+                let Keep::Yes(hold) = keep else { return Err(TransferError::OverQuota) };
+                if !block.is_empty() {
+                    pieces.push(block.freeze());
+                }
+                self.bytes -= length;
+                Ok(Data { pieces, hold })
+            }
+            _ => Err(TransferError::Incomplete(id)),
+        }
+    }
+
+    /// The data of a command that may come after it.
+    fn later(&mut self, transfer: &v1::Transfer) -> Result<Arc<LateData>, TransferError> {
+        let length = usize::try_from(transfer.length).map_err(|_| TransferError::OverQuota)?;
+        if transfer.id == 0 {
+            return Err(TransferError::Zero);
+        }
+        let late = Arc::new(LateData { length, data: OnceLock::new() });
+        self.awaited.insert(transfer.id, Arc::downgrade(&late));
+        if self.open.get(&transfer.id).is_some_and(|open| open.received == open.length) {
+            self.has_come(transfer.id);
+        }
+        Ok(late)
+    }
+
+    /// Gives a transfer that is complete to the command that waits for it, if there is one.
+    fn has_come(&mut self, id: u64) {
+        let Some(late) = self.awaited.remove(&id) else { return };
+        let Some(length) = self.open.get(&id).map(|transfer| transfer.length) else { return };
+        // A refused transfer, or one of another length than the command's, leaves the command without data.
+        let data = self.close(&v1::Transfer { id, length }).unwrap_or_default();
+        if let Some(late) = late.upgrade().filter(|late| late.length as u64 == length) {
+            // The entry was removed above, so this is the only time.
+            let _ = late.data.set(data);
+        }
+    }
+
+    /// Notes that the client has released an event: no data of its command comes any more.
+    pub fn released(&mut self, event: u64) {
+        self.awaited.remove(&event);
     }
 
     /// Number of bytes that no message has referred to yet.

@@ -18,8 +18,10 @@ const TOO_LONG: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Native,
-    /// Bulk data uses shared memory.
+    /// Bulk data uses shared memory, and messages a ring in it.
     Unix,
+    /// Bulk data uses shared memory, and messages the socket.
+    UnixWithoutRing,
     /// All data uses the socket.
     UnixWithoutSharedMemory,
     Tcp,
@@ -42,6 +44,7 @@ fn command(way: Way, runtime: Runtime, program: &Path) -> Command {
     command.args(["exec", "--runtime", &runtime.to_string()]);
     match way {
         Way::Native | Way::Unix => {}
+        Way::UnixWithoutRing => drop(command.env("FPGA_COMMAND_RING", "off")),
         Way::UnixWithoutSharedMemory => drop(command.args(["--shared-memory", "off"])),
         Way::Tcp => drop(command.arg("--tcp")),
     }
@@ -151,22 +154,23 @@ async fn wrong_and_empty_enqueue_calls_get_the_same_codes_natively_and_remotely(
     }
 }
 
-/// `FPGA_DIFFERENTIAL_CASES` sets the number of programs, `FPGA_DIFFERENTIAL_SEED` the first seed.
-#[tokio::test]
-async fn random_programs_leave_the_same_bytes_and_events_natively_and_remotely() {
-    let program = artifacts::opencl_programs().unwrap().join("random_program");
+/// Runs random programs in all ways, and checks that they print the same everywhere. `FPGA_DIFFERENTIAL_CASES` sets the
+/// number of programs, `FPGA_DIFFERENTIAL_SEED` the first seed.
+async fn is_the_same_everywhere(program: &str, cases: u32) {
+    let program = artifacts::opencl_programs().unwrap().join(program);
     let number = |name: &str, default: u32| {
         std::env::var(name)
             .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
     };
-    let cases = number("FPGA_DIFFERENTIAL_CASES", 40);
+    let cases = number("FPGA_DIFFERENTIAL_CASES", cases);
     let first = number("FPGA_DIFFERENTIAL_SEED", 1);
-    // One process runs 20 programs, so that it ends within the timeout.
-    for seed in (first..first + cases).step_by(20) {
-        let count = 20.min(first + cases - seed);
+    let ways = [Way::Native, Way::Unix, Way::UnixWithoutRing, Way::UnixWithoutSharedMemory, Way::Tcp];
+    // One process runs few programs, so that it ends within the timeout.
+    for seed in (first..first + cases).step_by(100) {
+        let count = 100.min(first + cases - seed);
         let arguments = ["--seed", &seed.to_string(), "--cases", &count.to_string()];
         let mut native = None;
-        for way in [Way::Native, Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
+        for way in ways {
             let output = run(way, program.clone(), &arguments).await;
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{way:?} {arguments:?}: {}\n{error}", output.status);
@@ -176,6 +180,16 @@ async fn random_programs_leave_the_same_bytes_and_events_natively_and_remotely()
             assert_eq!(text.lines().count(), usize::try_from(count).unwrap());
         }
     }
+}
+
+#[tokio::test]
+async fn random_programs_leave_the_same_bytes_and_events_natively_and_remotely() {
+    is_the_same_everywhere("random_program", 40).await;
+}
+
+#[tokio::test]
+async fn commands_take_and_give_bytes_of_host_memory_when_they_run() {
+    is_the_same_everywhere("random_host_memory", 500).await;
 }
 
 #[tokio::test]

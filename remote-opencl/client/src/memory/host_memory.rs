@@ -6,8 +6,11 @@
 #![allow(unsafe_code)]
 
 use bytes::{BufMut, Bytes};
+use foldhash::quality::FixedState;
 use fpga_foreign_process::spawn_with_signals_blocked;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::hash::BuildHasher as _;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -114,6 +117,14 @@ impl HostSource {
         self.len() == 0
     }
 
+    /// The program's memory in which the bytes lie; `None` for bytes that this crate owns.
+    pub(crate) fn addresses(&self) -> Option<Range<usize>> {
+        match &self.source {
+            Source::Owned(_) => None,
+            Source::Borrowed(region) => Some(region.addresses()),
+        }
+    }
+
     /// The part `offset..offset + len`, under the same contract; `None` if it exceeds the source.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Option<Self> {
         match &self.source {
@@ -211,6 +222,10 @@ impl HostTarget {
         self.region.address as usize
     }
 
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        self.region.addresses()
+    }
+
     /// Copies `bytes` to `offset`. Returns false and writes nothing if they don't fit.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> bool {
         let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.region.len);
@@ -230,6 +245,14 @@ impl HostTarget {
         // SAFETY: the constructor's caller guaranteed that the target is writable and not used by others; this
         // function's caller guarantees that `from` is readable.
         unsafe { Copying { from, to: self.region.address, len: self.region.len }.run_in_two() };
+    }
+
+    /// A hash of the bytes in this range, which must lie in the target.
+    pub(crate) fn hash(&self, range: Range<usize>) -> u64 {
+        // SAFETY: the constructor's caller guaranteed that the bytes are valid. If the program writes to them meanwhile,
+        // the hash is that of either content or of none.
+        let bytes = unsafe { self.region.bytes() };
+        FixedState::default().hash_one(bytes.get(range))
     }
 
     /// A copy of the target's bytes.
@@ -284,6 +307,11 @@ impl AsRef<[u8]> for Filled {
 }
 
 impl Region {
+    fn addresses(&self) -> Range<usize> {
+        let start = self.address as usize;
+        start..start.saturating_add(self.len)
+    }
+
     /// # Safety
     /// The memory must be readable, and not change while the slice is used.
     unsafe fn bytes(&self) -> &[u8] {

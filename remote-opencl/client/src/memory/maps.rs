@@ -63,6 +63,10 @@ impl MapTable {
         Some(self.0.remove(index))
     }
 
+    pub(crate) fn regions(&self) -> &[MappedRegion] {
+        &self.0
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }

@@ -3,8 +3,9 @@
 use crate::base::sync::lock;
 use crate::cl;
 use crate::error::{ClError, Result};
+use crate::memory::host_copy::HostCopy;
 use crate::memory::host_memory::{HostSource, HostTarget, Shadow};
-use crate::memory::maps::MapTable;
+use crate::memory::maps::{MapTable, MappedRegion};
 use crate::memory::storage::{self, Storage};
 use crate::objects::context::Context;
 use crate::session::Session;
@@ -34,7 +35,7 @@ enum Kind {
     /// A buffer with memory of its own. Maps of the buffer and of its sub-buffers point into one host memory: the
     /// application's, or a shadow that the first map allocates.
     Root {
-        application: Option<HostTarget>,
+        application: Option<HostCopy>,
         /// The memory of the buffer itself, if that is shared with the manager.
         storage: Option<Storage>,
         shadow: Mutex<Option<HostTarget>>,
@@ -103,6 +104,7 @@ impl Buffer {
         if storage.is_none() {
             session.prepare_shared_memory(size);
         }
+        let application = application.map(HostCopy::new);
         let kind = Kind::Root { application, storage, shadow: Mutex::default() };
         Ok(Arc::new(Self::with_kind(id, context, flags, size, kind)))
     }
@@ -174,7 +176,7 @@ impl Buffer {
     /// origin; 0 without such an address.
     pub fn host_address(&self) -> usize {
         match &self.kind {
-            Kind::Root { application, .. } => application.as_ref().map_or(0, HostTarget::address),
+            Kind::Root { application, .. } => application.as_ref().map_or(0, |copy| copy.memory().address()),
             Kind::Sub { parent, origin } => match parent.host_address() {
                 0 => 0,
                 address => address + origin,
@@ -201,8 +203,8 @@ impl Buffer {
     pub(crate) fn host_memory(&self, offset: usize, size: usize) -> Result<HostTarget> {
         match &self.kind {
             Kind::Sub { parent, origin } => parent.host_memory(origin + offset, size),
-            Kind::Root { application: Some(memory), .. } => {
-                memory.part(offset, size).ok_or(ClError::INVALID_VALUE)
+            Kind::Root { application: Some(copy), .. } => {
+                copy.memory().part(offset, size).ok_or(ClError::INVALID_VALUE)
             }
             Kind::Root { application: None, storage, shadow } => {
                 let mut shadow = lock(shadow);
@@ -222,10 +224,23 @@ impl Buffer {
     pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
         let begin = match &self.kind {
             Kind::Sub { parent, origin } => return parent.offset_of(address)?.checked_sub(*origin),
-            Kind::Root { application: Some(memory), .. } => memory.address(),
+            Kind::Root { application: Some(copy), .. } => copy.memory().address(),
             Kind::Root { application: None, shadow, .. } => lock(shadow).as_ref()?.address(),
         };
         address.checked_sub(begin).filter(|offset| *offset < self.size)
+    }
+
+    /// The program's memory of a `CL_MEM_USE_HOST_PTR` buffer, and the buffer's offset in it.
+    pub(crate) fn host_copy(&self) -> Option<(&HostCopy, usize)> {
+        match &self.kind {
+            Kind::Root { application, .. } => application.as_ref().map(|copy| (copy, 0)),
+            Kind::Sub { parent, origin } => parent.host_copy().map(|(copy, begin)| (copy, begin + origin)),
+        }
+    }
+
+    /// The regions that are mapped.
+    pub(crate) fn live_maps(&self) -> Vec<MappedRegion> {
+        lock(&self.maps).regions().to_vec()
     }
 
     /// The shared memory in which the buffer lies, and the buffer's offset in it.

@@ -2,11 +2,15 @@
 
 mod images;
 mod mapping;
+mod migrate;
 mod payload;
 mod rects;
 mod transfers;
 
 pub use mapping::Mapped;
+pub use migrate::Migration;
+pub(in crate::objects) use migrate::note_equal;
+pub(crate) use payload::HostBytes;
 
 use crate::cl;
 use crate::error::{ClError, Result};
@@ -14,8 +18,7 @@ use crate::memory::host_memory::{HostSource, HostTarget};
 use crate::memory::rect::Layout;
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::context::Context;
-use crate::objects::event::{Event, Uses};
-use crate::objects::in_place::BufferAccess;
+use crate::objects::event::{Appended, Event, Uses};
 use crate::objects::kernel::{Held, Kernel};
 use crate::objects::nd_range;
 use crate::objects::queue::Queue;
@@ -55,8 +58,6 @@ pub enum Operation<'a> {
     Marker,
     /// `clEnqueueBarrierWithWaitList`.
     Barrier,
-    /// `clEnqueueMigrateMemObjects`: moves nothing, and completes in the queue's order.
-    Migrate,
 }
 
 impl Queue {
@@ -146,7 +147,6 @@ impl Queue {
                 self.progress().set_barrier(event.id());
                 Ok(event)
             }
-            Operation::Migrate => self.nothing(cl::COMMAND_MIGRATE_MEM_OBJECTS, Uses::default(), wait),
         }
     }
 
@@ -223,7 +223,7 @@ impl Queue {
         Ok(event)
     }
 
-    fn append(
+    pub(in crate::objects) fn append(
         self: &Arc<Self>,
         id: u64,
         command_type: u32,
@@ -231,9 +231,22 @@ impl Queue {
         uses: Uses,
         wait: Vec<u64>,
     ) -> Result<(Arc<Event>, Sent)> {
-        let upload = uses.upload.clone();
-        let access = access_of(&uses);
         let event = Event::of_command(self, id, command_type, uses);
+        let sent = self.append_event(&event, operation, wait)?;
+        Ok((event, sent))
+    }
+
+    /// Appends a command whose event was made before.
+    pub(in crate::objects) fn append_event(
+        self: &Arc<Self>,
+        event: &Arc<Event>,
+        operation: command::Operation,
+        wait: Vec<u64>,
+    ) -> Result<Sent> {
+        let id = event.id();
+        let (session, order) = (self.session(), self.session().host_order());
+        let Appended { upload, access, gives } = event.appended();
+        order.begin(id, self, &wait, gives);
         let command = v1::Command {
             event: id,
             queue: self.id(),
@@ -242,32 +255,20 @@ impl Queue {
             ..v1::Command::default()
         };
         self.progress().begin(id);
-        let session = self.session();
-        let pending = Arc::<Event>::clone(&event);
-        match session.enqueue(command, pending, upload, |command| access.order(session, command)) {
-            Ok(sent) => Ok((event, sent)),
-            Err(error) => {
+        let pending = Arc::<Event>::clone(event);
+        session.enqueue(command, pending, upload, |command| access.order(session, command)).inspect_err(
+            |_| {
+                order.ended(id);
                 self.progress().ended(id);
-                Err(error)
-            }
-        }
+            },
+        )
     }
 
     /// Sends at once what [`Self::append`] put into the outbox without a flush point.
-    fn after(&self, sent: Sent) {
+    pub(in crate::objects) fn after(&self, sent: Sent) {
         if sent == Sent::Yes {
             self.session().push_out_and_wait_for_room();
         }
-    }
-}
-
-/// How a command accesses buffers in shared memory.
-fn access_of(uses: &Uses) -> BufferAccess {
-    let stored = |buffer: &&InUse| buffer.0.storage().is_some();
-    let buffers: Vec<_> = uses.buffers.iter().filter(stored).map(|buffer| Arc::clone(&buffer.0)).collect();
-    match (&uses.in_place, buffers.as_slice()) {
-        (Some(_), [buffer]) => BufferAccess::Reads(Arc::clone(buffer)),
-        _ => BufferAccess::Changes(buffers),
     }
 }
 

@@ -19,8 +19,9 @@ use crate::memory::segments::Range;
 use crate::objects::buffer::InUse;
 use crate::objects::context::Context;
 use crate::objects::image::Image;
-use crate::objects::in_place::InPlaceRead;
+use crate::objects::in_place::{BufferAccess, InPlaceRead};
 use crate::objects::kernel::{Kernel, Other};
+use crate::objects::late::{Gate, LateBytes};
 use crate::objects::queue::Queue;
 use crate::session::Session;
 use crate::session::callbacks;
@@ -75,6 +76,10 @@ pub(crate) struct Uses {
     pub(crate) range: Option<Range>,
     /// A read in place of a buffer in shared memory.
     pub(crate) in_place: Option<InPlaceRead>,
+    /// Of a marker: the bytes that the command behind it takes when the marker has completed.
+    pub(crate) late: Option<LateBytes>,
+    /// Of a command that takes its bytes late: what holds it back until then.
+    pub(crate) gate: Option<Arc<Gate>>,
     /// Destination with gaps, to which the bytes in `target` are copied.
     pub(crate) scatter: Option<Scatter>,
     pub(crate) buffers: Vec<InUse>,
@@ -85,6 +90,15 @@ pub(crate) struct Uses {
     pub(crate) others: Vec<Other>,
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) kernel: Option<Arc<Kernel>>,
+}
+
+/// What an appended command has to do with other commands and with messages.
+pub(crate) struct Appended {
+    /// The transfer of its data.
+    pub(crate) upload: Option<Arc<Upload>>,
+    pub(crate) access: BufferAccess,
+    /// The host memory to which it gives bytes.
+    pub(crate) gives: Option<std::ops::Range<usize>>,
 }
 
 /// Times of a command in ns, on the clock of [`crate::Client::now_ns`]. The duration on the device is exact.
@@ -100,6 +114,19 @@ pub struct Profiling {
     pub ended: u64,
 }
 
+impl Uses {
+    /// How the command accesses buffers in shared memory.
+    fn access(&self) -> BufferAccess {
+        let stored = |buffer: &&InUse| buffer.0.storage().is_some();
+        let buffers: Vec<_> =
+            self.buffers.iter().filter(stored).map(|buffer| Arc::clone(&buffer.0)).collect();
+        match (&self.in_place, buffers.as_slice()) {
+            (Some(_), [buffer]) => BufferAccess::Reads(Arc::clone(buffer)),
+            _ => BufferAccess::Changes(buffers),
+        }
+    }
+}
+
 impl Event {
     /// A user event (`clCreateUserEvent`) with status `CL_SUBMITTED`.
     ///
@@ -109,6 +136,7 @@ impl Event {
         let session = context.session();
         let id = session.new_id();
         session.cast(Method::CreateUserEvent(v1::CreateUserEvent { event: id, context: context.id() }))?;
+        session.host_order().begin_user_event(id);
         Ok(Arc::new(Self {
             id,
             context: Arc::clone(context),
@@ -145,6 +173,16 @@ impl Event {
             status: AtomicI32::new(cl::COMPLETE),
             inner: Mutex::new(Inner { times, ..Inner::default() }),
         })
+    }
+
+    pub(crate) fn appended(&self) -> Appended {
+        let uses = &lock(&self.inner).uses;
+        let target = uses.scatter.as_ref().map(|scatter| &scatter.target).or(uses.target.as_ref());
+        Appended {
+            upload: uses.upload.clone(),
+            access: uses.access(),
+            gives: target.map(HostTarget::addresses),
+        }
     }
 
     /// Sets the status of a user event, once, to `CL_COMPLETE` or a negative value.
@@ -252,6 +290,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if self.command_type == cl::COMMAND_USER && self.session().is_own() {
+            self.session().host_order().ended(self.id);
+        }
         let is_released = self.inner.get_mut().is_ok_and(|inner| inner.unwatched);
         if self.known_to == KnownTo::Manager && !is_released {
             self.context.session().release_event(self.id);

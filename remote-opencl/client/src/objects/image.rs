@@ -280,6 +280,11 @@ impl Image {
         self.id
     }
 
+    /// The whole image.
+    pub(crate) fn whole(&self) -> ImageRegion {
+        ImageRegion { origin: [0; 3], size: self.extent }
+    }
+
     pub(crate) fn pitches_of(
         &self,
         region: &ImageRegion,

@@ -86,8 +86,8 @@ impl Session {
     pub(crate) fn take_data(&self, data: Option<v1::Data>) -> Result<Bytes> {
         match data.and_then(|data| data.form) {
             Some(Form::Inline(bytes)) => Ok(bytes),
-            // Replies never have data in shared memory.
-            Some(Form::Segment(_)) => Err(ClError::OUT_OF_RESOURCES),
+            // Replies never have data in shared memory, and never later.
+            Some(Form::Segment(_) | Form::Later(_)) => Err(ClError::OUT_OF_RESOURCES),
             Some(Form::Transfer(transfer)) => {
                 let bytes = lock(&self.state).downloads.take(&transfer);
                 bytes.ok_or(ClError::OUT_OF_RESOURCES)

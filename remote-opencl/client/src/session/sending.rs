@@ -67,6 +67,16 @@ impl Session {
         Ok(())
     }
 
+    /// Puts an upload into the outbox.
+    pub(crate) fn push_upload(&self, upload: Arc<Upload>) {
+        self.outbox.push_upload(upload);
+    }
+
+    /// Has the content of the outbox sent, as far as the thread that drives does not do that anyway.
+    pub(crate) fn wake_outbox(&self) {
+        self.outbox.wake();
+    }
+
     /// Sends the content of the outbox without waiting for an answer.
     pub(crate) fn push_out(&self) {
         self.outbox.wake();

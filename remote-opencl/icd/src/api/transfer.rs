@@ -6,8 +6,9 @@ use crate::entry::entry_points;
 use crate::handle::lookup;
 use crate::memory;
 use crate::objects::{MemObject, Memory, Queue};
-use fpga_client::{ClError, HostSource, HostTarget, Operation};
+use fpga_client::{ClError, HostSource, HostTarget, Migration, Operation};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// The known `cl_map_flags`.
 const MAP_FLAGS: u64 = cl::CL_MAP_READ | cl::CL_MAP_WRITE | cl::CL_MAP_WRITE_INVALIDATE_REGION;
@@ -182,16 +183,30 @@ entry_points! {
         if count == 0 || flags & !MIGRATION_FLAGS != 0 {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
+        let (mut buffers, mut images) = (Vec::new(), Vec::new());
         // SAFETY: the caller's list has `count` objects.
         for handle in unsafe { memory::array(list, count as usize)? } {
             let memory = lookup::<Memory>(*handle)?;
             if memory.context.as_ptr() != queue.context.as_ptr() {
                 return Err(ClError(cl::CL_INVALID_CONTEXT));
             }
+            match memory.object()? {
+                MemObject::Buffer(buffer) => buffers.push(Arc::clone(buffer)),
+                MemObject::Image(image) => images.push(Arc::clone(image)),
+                // The host has no access to pipes.
+                MemObject::Pipe(_) => {}
+            }
         }
+        let migration = if flags & cl::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED != 0 {
+            Migration::Undefined
+        } else if flags & cl::CL_MIGRATE_MEM_OBJECT_HOST != 0 {
+            Migration::ToHost
+        } else {
+            Migration::ToDevice
+        };
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
-        let done = queue.client.enqueue(Operation::Migrate, &waits)?;
+        let done = queue.client.migrate(&buffers, &images, migration, &waits)?;
         // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())

@@ -2,9 +2,10 @@
 
 use crate::buffer::Buffer;
 use crate::commands::{Body, Launch, Operation};
-use crate::transfers::{Source, join};
+use crate::transfers::{LateData, Source, join};
+use bytes::Bytes;
 use fpga_protocol::limits::MAX_CHUNK_BYTES;
-use fpga_vendor::{self as vendor, ClResult, Enqueued, Event, Rect};
+use fpga_vendor::{self as vendor, ClError, ClResult, Enqueued, Event, Rect};
 use std::sync::Arc;
 
 /// Enqueues the command behind `wait`, and adds the events that its buffers need to `wait`.
@@ -21,6 +22,7 @@ pub(super) fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enque
             whole_or_own(buffer, *offset, *size, wait, |wait| match source {
                 Source::Pieces(pieces) => queue.write(&buffer.vendor, *offset, pieces.clone(), wait),
                 Source::Shared(slice) => queue.write_shared(&buffer.vendor, *offset, slice.clone(), wait),
+                Source::Later(late) => queue.write(&buffer.vendor, *offset, pieces_of(late)?, wait),
             })
         }
         Operation::Fill { buffer, pattern, offset, size } => {
@@ -49,6 +51,7 @@ pub(super) fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enque
             match source {
                 Source::Pieces(pieces) => queue.write_rect(rect, join(pieces.clone()), &references(wait)),
                 Source::Shared(slice) => queue.write_rect_shared(rect, slice.clone(), &references(wait)),
+                Source::Later(late) => queue.write_rect(rect, join(pieces_of(late)?), &references(wait)),
             }
         }
         Operation::ReadRect { buffer, layout, extent, into } => {
@@ -75,6 +78,9 @@ pub(super) fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enque
                 }
                 Source::Shared(slice) => {
                     queue.write_image_shared(&image.vendor, *region, slice.clone(), &wait)
+                }
+                Source::Later(late) => {
+                    queue.write_image(&image.vendor, *region, join(pieces_of(late)?), &wait)
                 }
             }
         }
@@ -138,6 +144,11 @@ fn whole_or_own(
     }
     wait.extend(buffer.own_contents()?);
     enqueue(&references(wait))
+}
+
+/// The data of a command that came after it.
+fn pieces_of(late: &LateData) -> ClResult<Vec<Bytes>> {
+    late.pieces().map(<[Bytes]>::to_vec).ok_or(ClError::OUT_OF_RESOURCES)
 }
 
 fn references(events: &[Arc<Event>]) -> Vec<&Event> {

@@ -205,6 +205,7 @@ impl Session {
                 }
                 for event in release.events {
                     self.dependencies.forget(EventId(event));
+                    self.transfers.released(event);
                 }
                 self.answer(reply(id, Ok(()), None));
             }

@@ -2,6 +2,7 @@
 //! write from it.
 
 use super::Mapped;
+use super::payload::HostBytes;
 use crate::cl;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::{HostSource, HostTarget};
@@ -242,15 +243,16 @@ impl Queue {
         unmap().inspect_err(|_| image.mapped(map))
     }
 
-    fn write_pixels(
+    pub(super) fn write_pixels(
         self: &Arc<Self>,
         command_type: u32,
         image: &Arc<Image>,
         region: ImageRegion,
-        data: (HostSource, Pitches),
+        (source, pitches): (HostSource, Pitches),
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
-        self.send_rows(command_type, data, uses_of(&[image]), wait, |data| {
+        let data = HostBytes::with_pitches(source, pitches);
+        self.send(command_type, data, uses_of(&[image]), wait, |data| {
             command::Operation::WriteImage(v1::WriteImage {
                 image: image.id(),
                 region: Some(region.message()),
@@ -259,7 +261,7 @@ impl Queue {
         })
     }
 
-    fn read_pixels(
+    pub(super) fn read_pixels(
         self: &Arc<Self>,
         command_type: u32,
         image: &Arc<Image>,

@@ -7,7 +7,9 @@ use crate::error::{ClError, Result};
 use crate::memory::maps::{MapAccess, MappedRegion};
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::event::{Event, Uses};
+use crate::objects::late::Takes;
 use crate::objects::queue::Queue;
+use fpga_protocol::v1::{self, command};
 use std::sync::Arc;
 
 /// A mapped region. The application may use the address once the event has completed.
@@ -67,12 +69,23 @@ impl Queue {
         self.check_context(buffer.context())?;
         let offset = buffer.offset_of(address).ok_or(ClError::INVALID_VALUE)?;
         let region = lock(&buffer.maps).unmap(offset).ok_or(ClError::INVALID_VALUE)?;
-        let event = if region.access.writes_back() && !buffer.is_mapped_in_place() {
+        let event = if !region.access.writes_back() {
+            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, uses_of(buffer), wait)
+        } else if buffer.is_mapped_in_place() {
+            let memory = buffer.host_memory(region.offset, region.size)?;
+            match self.is_late(&wait, &memory.addresses(), Takes::Nothing) {
+                Some(late) => {
+                    let marker = || (command::Operation::Marker(v1::Marker {}), None);
+                    self.enqueue_late(cl::COMMAND_UNMAP_MEM_OBJECT, late, uses_of(buffer), wait, |_, _| {
+                        marker()
+                    })
+                }
+                None => self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, uses_of(buffer), wait),
+            }
+        } else {
             let memory = buffer.host_memory(region.offset, region.size)?;
             let source = memory.part_as_source(0, region.size).ok_or(ClError::INVALID_VALUE)?;
             self.write(cl::COMMAND_UNMAP_MEM_OBJECT, buffer, region.offset, source, wait)
-        } else {
-            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, uses_of(buffer), wait)
         };
         event.inspect_err(|_| lock(&buffer.maps).map(region))
     }

@@ -1,49 +1,98 @@
 //! The bytes of commands between the program's memory and the manager. They travel in the message, through shared
 //! memory, or in chunks, and always without the gaps between rows.
 
+use super::note_equal;
 use crate::error::{ClError, Result};
-use crate::memory::host_memory::{HostSource, HostTarget, Shadow};
+use crate::memory::host_memory::{Awaited, HostSource, HostTarget, Shadow};
 use crate::memory::pitches::{Pitches, Scatter};
-use crate::memory::segments::Range;
+use crate::memory::segments::Range as SharedRange;
 use crate::objects::event::{Event, Uses};
+use crate::objects::late::Takes;
 use crate::objects::queue::Queue;
 use crate::wire::outgoing::Upload;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
 use fpga_protocol::v1::{self, command::Operation, data::Form};
+use std::ops::Range;
 use std::sync::Arc;
 
+/// The bytes of a command in host memory, with gaps or without.
+#[derive(Debug)]
+pub(crate) struct HostBytes {
+    source: HostSource,
+    /// Where the bytes lie in the source; `None` if they are all of it.
+    pitches: Option<Pitches>,
+}
+
+impl From<HostSource> for HostBytes {
+    fn from(source: HostSource) -> Self {
+        Self { source, pitches: None }
+    }
+}
+
+impl HostBytes {
+    pub(super) fn with_pitches(source: HostSource, pitches: Pitches) -> Self {
+        Self { source, pitches: (!pitches.is_tight()).then_some(pitches) }
+    }
+
+    /// Number of bytes without the gaps.
+    pub(crate) fn len(&self) -> usize {
+        self.pitches.map_or(self.source.len(), |pitches| pitches.bytes())
+    }
+
+    /// The host memory in which they lie; `None` if they were copied already.
+    pub(super) fn addresses(&self) -> Option<Range<usize>> {
+        self.source.addresses()
+    }
+
+    pub(super) fn is_awaited(&self) -> Awaited {
+        self.source.is_awaited()
+    }
+
+    /// The bytes without gaps. With gaps they are copied now, else they are read when they are sent.
+    pub(crate) fn packed(self) -> HostSource {
+        match self.pitches {
+            Some(pitches) => HostSource::owned(pitches.pack(&self.source)).awaited(self.source.is_awaited()),
+            None => self.source,
+        }
+    }
+}
+
 impl Queue {
-    /// Enqueues a command that carries `data`. `uses` are the command's other uses; `operation` makes the command
-    /// from the form in which the data travels.
+    /// Enqueues a command that carries bytes of host memory. They are taken now, unless that makes a difference (see
+    /// [`crate::objects::late`]). `uses` are the command's other uses; `operation` makes the command from the form in
+    /// which the data travels.
     pub(super) fn send(
         self: &Arc<Self>,
         command_type: u32,
-        data: HostSource,
+        bytes: impl Into<HostBytes>,
         uses: Uses,
         wait: Vec<u64>,
         operation: impl FnOnce(v1::Data) -> Operation,
     ) -> Result<Arc<Event>> {
-        let id = self.session().new_id();
-        let (data, uses) = self.carry(id, data, uses)?;
-        let (event, sent) = self.append(id, command_type, operation(data), uses, wait)?;
-        self.after(sent);
-        Ok(event)
+        let bytes = bytes.into();
+        let late = bytes.addresses().and_then(|addresses| self.is_late(&wait, &addresses, Takes::Bytes));
+        let Some(late) = late else {
+            note_equal(command_type, uses.buffers.iter().map(|buffer| &buffer.0), bytes.addresses());
+            let id = self.session().new_id();
+            let (data, uses) = self.carry(id, bytes.packed(), uses)?;
+            let (event, sent) = self.append(id, command_type, operation(data), uses, wait)?;
+            self.after(sent);
+            return Ok(event);
+        };
+        self.enqueue_late(command_type, late, uses, wait, |id, uses| {
+            let range = self.shared_memory_for(bytes.len(), bytes.is_awaited());
+            let form = match &range {
+                Some(range) => Form::Segment(range.message()),
+                None => Form::Later(v1::Transfer { id, length: bytes.len() as u64 }),
+            };
+            uses.range = range;
+            (operation(v1::Data { form: Some(form) }), Some(bytes))
+        })
     }
 
-    /// Calls [`Self::send`] with the bytes of data that has gaps.
-    pub(super) fn send_rows(
-        self: &Arc<Self>,
-        command_type: u32,
-        (data, pitches): (HostSource, Pitches),
-        uses: Uses,
-        wait: Vec<u64>,
-        operation: impl FnOnce(v1::Data) -> Operation,
-    ) -> Result<Arc<Event>> {
-        if pitches.is_tight() {
-            return self.send(command_type, data, uses, wait, operation);
-        }
-        let packed = HostSource::owned(pitches.pack(&data)).awaited(data.is_awaited());
-        self.send(command_type, packed, uses, wait, operation)
+    /// Shared memory for bytes that don't fit into a message.
+    fn shared_memory_for(&self, len: usize, awaited: Awaited) -> Option<SharedRange> {
+        (len > MAX_INLINE_BYTES).then(|| self.session().shared_memory(len, awaited)).flatten()
     }
 
     /// Enqueues a command that fetches as many bytes as `target` has. `uses` are the command's other uses;
@@ -56,10 +105,8 @@ impl Queue {
         wait: Vec<u64>,
         operation: impl FnOnce(Option<v1::SegmentRange>) -> Operation,
     ) -> Result<Arc<Event>> {
-        let large = target.len() > MAX_INLINE_BYTES;
-        let range =
-            if large { self.session().shared_memory(target.len(), target.is_awaited()) } else { None };
-        let operation = operation(range.as_ref().map(Range::message));
+        let range = self.shared_memory_for(target.len(), target.is_awaited());
+        let operation = operation(range.as_ref().map(SharedRange::message));
         self.submit(command_type, operation, Uses { target: Some(target), range, ..uses }, wait)
     }
 

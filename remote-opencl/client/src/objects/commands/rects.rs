@@ -1,6 +1,7 @@
 //! Rectangles of bytes: one command each, whose bytes travel without gaps.
 
 use super::Operation;
+use super::payload::HostBytes;
 use crate::cl;
 use crate::error::Result;
 use crate::memory::host_memory::{HostSource, HostTarget};
@@ -40,8 +41,8 @@ impl Queue {
                 .row_by_row(list, rows().map(|(offset, data)| Operation::Write { buffer, offset, data }));
         }
         let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
-        let data = (data, Pitches::of_rect(host, region));
-        self.send_rows(cl::COMMAND_WRITE_BUFFER_RECT, data, uses, wait, |data| {
+        let data = HostBytes::with_pitches(data, Pitches::of_rect(host, region));
+        self.send(cl::COMMAND_WRITE_BUFFER_RECT, data, uses, wait, |data| {
             command::Operation::WriteBufferRect(v1::WriteBufferRect {
                 buffer: buffer.id(),
                 layout: Some(layout.message()),

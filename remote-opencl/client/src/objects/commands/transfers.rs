@@ -1,5 +1,6 @@
 //! Writes and reads of buffers: at once if the buffer lies in shared memory and is idle, else by a command.
 
+use super::note_equal;
 use crate::base::clock::now_ns;
 use crate::error::Result;
 use crate::memory::host_memory::{Awaited, HostSource, HostTarget};
@@ -22,6 +23,7 @@ impl Queue {
     ) -> Result<Arc<Event>> {
         let at_once = |(storage, origin): (&Storage, usize)| storage.write_if_idle(origin + offset, &data);
         if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
+            note_equal(command_type, [buffer], data.addresses());
             return Ok(event);
         }
         let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
@@ -45,6 +47,7 @@ impl Queue {
         let at_once =
             |(storage, origin): (&Storage, usize)| storage.read_if_idle(origin + offset, &mut target);
         if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
+            note_equal(command_type, [buffer], Some(target.addresses()));
             return Ok(event);
         }
         let worthwhile = target.is_awaited() == Awaited::Yes || target.len() >= IN_PLACE_FROM;
@@ -92,7 +95,7 @@ impl Queue {
     }
 
     /// Whether a command without a wait list that is enqueued now would have to wait for an earlier command.
-    fn something_comes_first(&self) -> bool {
+    pub(in crate::objects) fn something_comes_first(&self) -> bool {
         let first = if self.is_in_order() { self.progress().last() } else { self.progress().open_barrier() };
         first.is_some()
     }

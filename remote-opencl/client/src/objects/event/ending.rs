@@ -5,10 +5,14 @@ use crate::base::clock::{CommandTimes, ManagerClock, now_ns};
 use crate::base::sync::lock;
 use crate::cl;
 use crate::error::ClError;
+use crate::memory::host_memory::{HostSource, HostTarget};
+use crate::objects::commands::note_equal;
 use crate::objects::queue::Queue;
 use crate::session::callbacks;
 use crate::session::pending_command::PendingCommand;
+use crate::wire::outgoing::Upload;
 use fpga_protocol::v1::{self, data::Form};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -51,7 +55,18 @@ impl PendingCommand for Event {
         if status == cl::COMPLETE && !(self.take_data(completion.data) && self.scatter()) {
             status = ClError::OUT_OF_RESOURCES.0;
         }
-        if let (true, false, Some(queue)) = (status < cl::COMPLETE, completion.by_user_event, &self.queue) {
+        if status == cl::COMPLETE {
+            let uses = &lock(&self.inner).uses;
+            self.note_equal(uses, uses.target.as_ref().map(HostTarget::addresses));
+        }
+        let late = lock(&self.inner).uses.late.take();
+        let is_of_program = late.is_none();
+        if let (true, Some(late)) = (status == cl::COMPLETE, late) {
+            late.marker_completed();
+        }
+        if let (true, true, false, Some(queue)) =
+            (is_of_program, status < cl::COMPLETE, completion.by_user_event, &self.queue)
+        {
             queue.failures().note(self.id, ClError(status));
         }
         let ran = completion.ended_ns != 0;
@@ -88,7 +103,7 @@ impl Event {
         let taken = match data.and_then(|data| data.form) {
             Some(Form::Inline(bytes)) => bytes.len() == wanted && self.receive(wanted as u64, 0, &bytes),
             Some(Form::Transfer(transfer)) => transfer.id == self.id,
-            Some(Form::Segment(_)) | None => false,
+            Some(Form::Segment(_) | Form::Later(_)) | None => false,
         };
         taken && lock(&self.inner).received == wanted
     }
@@ -100,6 +115,31 @@ impl Event {
             (Some(packed), Some(scatter)) => scatter.pitches.scatter(&packed.capture(), &mut scatter.target),
             _ => true,
         }
+    }
+
+    /// Notes that the program's memory at these addresses is equal to the content of the command's buffers.
+    fn note_equal(&self, uses: &Uses, addresses: Option<Range<usize>>) {
+        note_equal(self.command_type, uses.buffers.iter().map(|buffer| &buffer.0), addresses);
+    }
+
+    /// Takes the bytes of a command that waits for them: copies them to the command's shared memory, or sends them.
+    /// Returns false if they don't fit there.
+    pub(crate) fn take_late(&self, bytes: HostSource) -> bool {
+        let upload = {
+            let mut inner = lock(&self.inner);
+            if self.now() <= cl::COMPLETE {
+                return true;
+            }
+            self.note_equal(&inner.uses, bytes.addresses());
+            if let Some(range) = &inner.uses.range {
+                return range.write_at(0, &bytes);
+            }
+            let upload = Arc::new(Upload::new(self.id, bytes));
+            inner.uses.upload = Some(Arc::clone(&upload));
+            upload
+        };
+        self.session().push_upload(upload);
+        true
     }
 
     /// Ends the event. Returns false if it had ended before.
@@ -127,6 +167,9 @@ impl Event {
             self.failure_seen();
         }
         run_callbacks(callbacks, status);
+        if self.session().is_own() {
+            self.session().host_order().ended(self.id);
+        }
         if let Some(queue) = &self.queue {
             queue.progress().ended(self.id);
         }
