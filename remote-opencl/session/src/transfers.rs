@@ -118,6 +118,9 @@ pub enum TransferError {
     /// A message refers to a transfer that is not complete or has another length.
     #[error("transfer {0} is not complete, or has another length")]
     Incomplete(u64),
+    /// A command refers to later data of another one.
+    #[error("transfer {0} is not that of the command's event")]
+    Foreign(u64),
     /// The transfer was longer than the tenant may send, or there was no memory for it, so its bytes were dropped
     /// as they arrived. This is not a violation of the protocol.
     #[error("a transfer is longer than the tenant may send, or there is no memory for it")]
@@ -227,17 +230,21 @@ impl Transfers {
         Ok(())
     }
 
-    /// The data of a write, for the vendor.
+    /// The data of a write with this event, for the vendor.
     ///
     /// # Errors
     /// [`TransferError`]; the session must end then, except after [`TransferError::OverQuota`].
-    pub fn source(&mut self, data: Option<v1::Data>) -> Result<(Source, Option<Hold>), TransferError> {
+    pub fn source(
+        &mut self,
+        event: u64,
+        data: Option<v1::Data>,
+    ) -> Result<(Source, Option<Hold>), TransferError> {
         match data {
             Some(v1::Data { form: Some(Form::Segment(range)) }) => {
                 Ok((Source::Shared(self.segments.slice(&range)?), None))
             }
             Some(v1::Data { form: Some(Form::Later(transfer)) }) => {
-                Ok((Source::Later(self.later(&transfer)?), None))
+                Ok((Source::Later(self.later(event, &transfer)?), None))
             }
             other => self.take(other).map(|Data { pieces, hold }| (Source::Pieces(pieces), hold)),
         }
@@ -280,12 +287,13 @@ impl Transfers {
         }
     }
 
-    /// The data of a command that may come after it.
-    fn later(&mut self, transfer: &v1::Transfer) -> Result<Arc<LateData>, TransferError> {
-        let length = usize::try_from(transfer.length).map_err(|_| TransferError::OverQuota)?;
-        if transfer.id == 0 {
-            return Err(TransferError::Zero);
+    /// The data of a command that may come after it. The transfer has the id of the command's event, so releasing the
+    /// events bounds what is kept here.
+    fn later(&mut self, event: u64, transfer: &v1::Transfer) -> Result<Arc<LateData>, TransferError> {
+        if transfer.id != event {
+            return Err(TransferError::Foreign(transfer.id));
         }
+        let length = usize::try_from(transfer.length).map_err(|_| TransferError::OverQuota)?;
         let late = Arc::new(LateData { length, data: OnceLock::new() });
         self.awaited.insert(transfer.id, Arc::downgrade(&late));
         if self.open.get(&transfer.id).is_some_and(|open| open.received == open.length) {

@@ -27,6 +27,8 @@ enum Way {
     Tcp,
 }
 
+const WAYS: [Way; 5] = [Way::Native, Way::Unix, Way::UnixWithoutRing, Way::UnixWithoutSharedMemory, Way::Tcp];
+
 /// A command that runs `program` in this way; the caller adds arguments.
 fn command(way: Way, runtime: Runtime, program: &Path) -> Command {
     if way == Way::Native {
@@ -70,7 +72,7 @@ async fn passes(program: &str, arguments: &[&str]) {
 /// Runs a program in all ways; each run must exit with 0.
 pub async fn runs_in_all_ways(path: PathBuf, arguments: &[&str]) {
     let program = path.display();
-    for way in [Way::Native, Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
+    for way in WAYS {
         let output = run(way, path.clone(), arguments).await;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
@@ -148,15 +150,15 @@ async fn wrong_and_empty_enqueue_calls_get_the_same_codes_natively_and_remotely(
         })
         .collect();
     assert!(expected.len() > 60, "{native}");
-    for way in [Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
-        let remote = lines(way).await;
+    for way in &WAYS[1..] {
+        let remote = lines(*way).await;
         assert_eq!(remote.lines().collect::<Vec<_>>(), expected, "{way:?}");
     }
 }
 
 /// Runs random programs in all ways, and checks that they print the same everywhere. `FPGA_DIFFERENTIAL_CASES` sets the
 /// number of programs, `FPGA_DIFFERENTIAL_SEED` the first seed.
-async fn is_the_same_everywhere(program: &str, cases: u32) {
+async fn is_the_same_everywhere(program: &str, cases: u32, ways: &[Way]) {
     let program = artifacts::opencl_programs().unwrap().join(program);
     let number = |name: &str, default: u32| {
         std::env::var(name)
@@ -164,19 +166,18 @@ async fn is_the_same_everywhere(program: &str, cases: u32) {
     };
     let cases = number("FPGA_DIFFERENTIAL_CASES", cases);
     let first = number("FPGA_DIFFERENTIAL_SEED", 1);
-    let ways = [Way::Native, Way::Unix, Way::UnixWithoutRing, Way::UnixWithoutSharedMemory, Way::Tcp];
     // One process runs few programs, so that it ends within the timeout.
     for seed in (first..first + cases).step_by(100) {
         let count = 100.min(first + cases - seed);
         let arguments = ["--seed", &seed.to_string(), "--cases", &count.to_string()];
-        let mut native = None;
-        for way in ways {
+        let mut first_text = None;
+        for way in ways.iter().copied() {
             let output = run(way, program.clone(), &arguments).await;
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{way:?} {arguments:?}: {}\n{error}", output.status);
             let text = String::from_utf8(output.stdout).unwrap();
-            let native = native.get_or_insert_with(|| text.clone());
-            assert_eq!(text, *native, "{way:?} differs from the native runtime");
+            let first_text = first_text.get_or_insert_with(|| text.clone());
+            assert_eq!(text, *first_text, "{way:?} differs from {:?}", ways[0]);
             assert_eq!(text.lines().count(), usize::try_from(count).unwrap());
         }
     }
@@ -184,12 +185,15 @@ async fn is_the_same_everywhere(program: &str, cases: u32) {
 
 #[tokio::test]
 async fn random_programs_leave_the_same_bytes_and_events_natively_and_remotely() {
-    is_the_same_everywhere("random_program", 40).await;
+    is_the_same_everywhere("random_program", 40, &WAYS).await;
 }
 
 #[tokio::test]
 async fn commands_take_and_give_bytes_of_host_memory_when_they_run() {
-    is_the_same_everywhere("random_host_memory", 500).await;
+    // The program compares with a model. Natively, Intel's runtimes differ from it: a blocking write takes its bytes when it
+    // is enqueued, although it waits for a read that gives them.
+    let natively = Runtime::from_env().unwrap() == Runtime::Pocl;
+    is_the_same_everywhere("random_host_memory", 500, if natively { &WAYS } else { &WAYS[1..] }).await;
 }
 
 #[tokio::test]

@@ -71,30 +71,27 @@ fn blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::host_memory::Shadow;
 
     #[test]
     fn only_blocks_that_have_changed_since_they_were_equal_are_changed() {
-        let mut bytes = vec![0_u8; 3 * BLOCK + 10];
-        let address = bytes.as_mut_ptr();
-        // SAFETY: the bytes live until the end of the test, and each access below ends before the next begins.
-        let memory = unsafe { HostTarget::borrowed(address, bytes.len()) };
-        let set = |at: usize, value: u8| {
-            // SAFETY: as above; `at` lies in the bytes.
-            unsafe { address.add(at).write(value) };
-        };
+        let len = 3 * BLOCK + 10;
+        let memory = Shadow::allocate(len).unwrap();
+        let mut program = memory.part(0, len).unwrap();
+        let at = memory.address();
+        let mut set = |at: usize, value: u8| assert!(program.write(at, &[value]));
         let copy = HostCopy::new(memory);
-        assert!(copy.changed(0..bytes.len()).is_empty());
+        assert!(copy.changed(0..len).is_empty());
         set(BLOCK, 1);
         set(2 * BLOCK, 1);
         set(3 * BLOCK + 9, 1);
-        assert_eq!(copy.changed(0..3 * BLOCK + 10), [BLOCK..3 * BLOCK + 10]);
+        assert_eq!(copy.changed(0..len), [BLOCK..3 * BLOCK + 10]);
         assert_eq!(copy.changed(BLOCK + 5..2 * BLOCK), [BLOCK + 5..2 * BLOCK]);
-        let at = address as usize;
         copy.is_equal_at(&(at + BLOCK..at + 2 * BLOCK));
         copy.is_equal_at(&(at + 2 * BLOCK + 1..at + 3 * BLOCK));
-        assert_eq!(copy.changed(0..3 * BLOCK + 10), [2 * BLOCK..3 * BLOCK + 10]);
+        assert_eq!(copy.changed(0..len), [2 * BLOCK..3 * BLOCK + 10]);
         set(0, 2);
-        copy.is_equal_at(&(at..at + 3 * BLOCK + 10));
-        assert!(copy.changed(0..bytes.len()).is_empty());
+        copy.is_equal_at(&(at..at + len));
+        assert!(copy.changed(0..len).is_empty());
     }
 }

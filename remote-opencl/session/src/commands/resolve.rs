@@ -112,7 +112,7 @@ pub fn item(
     let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
     let asked = match operation {
         Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
-        Some(Wire::WriteBuffer(mut write)) => match source(write.data.take(), transfers)? {
+        Some(Wire::WriteBuffer(mut write)) => match source(event, write.data.take(), transfers)? {
             Ok((source, hold)) => Asked::Write(write, source, hold),
             Err(refused) => Asked::Refused(refused),
         },
@@ -125,7 +125,7 @@ pub fn item(
         }
         Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
         Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
-        Some(Wire::WriteBufferRect(mut write)) => match source(write.data.take(), transfers)? {
+        Some(Wire::WriteBufferRect(mut write)) => match source(event, write.data.take(), transfers)? {
             Ok((source, hold)) => Asked::WriteRect(write, source, hold),
             Err(refused) => Asked::Refused(refused),
         },
@@ -134,7 +134,7 @@ pub fn item(
             Asked::ReadRect(read, into)
         }
         Some(Wire::CopyBufferRect(copy)) => Asked::CopyRect(copy),
-        Some(Wire::WriteImage(mut write)) => match source(write.data.take(), transfers)? {
+        Some(Wire::WriteImage(mut write)) => match source(event, write.data.take(), transfers)? {
             Ok((source, hold)) => Asked::WriteImage(write, source, hold),
             Err(refused) => Asked::Refused(refused),
         },
@@ -175,10 +175,11 @@ pub fn item(
 
 /// The bytes of a write. A transfer that exceeds the quota fails only the command.
 fn source(
+    event: u64,
     data: Option<v1::Data>,
     transfers: &mut Transfers,
 ) -> Result<ClResult<(Source, Option<Hold>)>, TransferError> {
-    match transfers.source(data) {
+    match transfers.source(event, data) {
         Err(TransferError::OverQuota) => Ok(Err(ClError::OUT_OF_RESOURCES)),
         source => source.map(Ok),
     }

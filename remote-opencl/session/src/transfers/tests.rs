@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn chunk(transfer: u64, length: u64, offset: u64, data: &'static [u8]) -> v1::Chunk {
     v1::Chunk { transfer, length, offset, data: Bytes::from_static(data) }
@@ -51,6 +52,47 @@ fn a_message_refers_to_complete_transfers_only() {
     assert_eq!(transfers.take(refer(1, 5)).unwrap_err(), TransferError::Incomplete(1));
     assert_eq!(transfers.take(refer(2, 5)).unwrap_err(), TransferError::Incomplete(2));
     assert_eq!(transfers.take(None).unwrap_err(), TransferError::Missing);
+}
+
+/// The late data of the command with this event.
+fn later(transfers: &mut Transfers, event: u64, length: u64) -> Arc<LateData> {
+    let form = Form::Later(v1::Transfer { id: event, length });
+    match transfers.source(event, Some(v1::Data { form: Some(form) })).unwrap() {
+        (Source::Later(late), _) => late,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn data_that_comes_after_its_command_is_that_commands() {
+    let mut transfers = Transfers::default();
+    let late = later(&mut transfers, 7, 5);
+    assert_eq!(late.pieces(), None);
+    take(&mut transfers, chunk(7, 5, 0, b"abc")).unwrap();
+    assert_eq!(late.pieces(), None, "not all of it has come");
+    take(&mut transfers, chunk(7, 5, 3, b"de")).unwrap();
+    assert_eq!(join(late.pieces().unwrap().to_vec()), "abcde");
+    assert_eq!(transfers.bytes(), 0);
+
+    take(&mut transfers, chunk(8, 2, 0, b"fg")).unwrap();
+    assert_eq!(join(later(&mut transfers, 8, 2).pieces().unwrap().to_vec()), "fg", "it may have come before");
+}
+
+#[test]
+fn late_data_of_another_length_or_of_an_ended_command_is_nobodys() {
+    let mut transfers = Transfers::default();
+    let late = later(&mut transfers, 7, 5);
+    take(&mut transfers, chunk(7, 3, 0, b"abc")).unwrap();
+    assert_eq!(late.pieces(), None);
+    drop(later(&mut transfers, 8, 3));
+    take(&mut transfers, chunk(8, 3, 0, b"abc")).unwrap();
+    assert_eq!(transfers.bytes(), 0);
+    let foreign = Form::Later(v1::Transfer { id: 9, length: 3 });
+    let foreign = Some(v1::Data { form: Some(foreign) });
+    assert_eq!(transfers.source(10, foreign).unwrap_err(), TransferError::Foreign(9));
+    drop(later(&mut transfers, 11, 3));
+    transfers.released(11);
+    assert!(transfers.awaited.is_empty());
 }
 
 #[test]

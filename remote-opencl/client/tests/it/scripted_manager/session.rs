@@ -187,7 +187,7 @@ impl State {
                 assert_eq!(bytes.len() as u64, transfer.length, "all chunks before the reference");
                 bytes
             }
-            Form::Segment(range) => panic!("{range:?}, and no memory was offered"),
+            form => panic!("{form:?}, and neither memory nor a late command was offered"),
         }
     }
 

@@ -220,7 +220,7 @@ impl Client {
                 assert_eq!(bytes.len() as u64, transfer.length);
                 bytes
             }
-            Form::Segment(range) => panic!("{range:?} is for the other direction"),
+            form => panic!("{form:?} is for the other direction"),
         }
     }
 

@@ -2,7 +2,10 @@
 
 use crate::harness::{Client, Manager, after};
 use crate::service::{INCREASE, ints, scalar};
+use fpga_protocol::v1;
+use fpga_protocol::v1::client_message::Kind;
 use fpga_protocol::v1::command::Operation;
+use fpga_protocol::v1::data::Form;
 use fpga_protocol::v1::kernel_arg::Value;
 
 #[tokio::test]
@@ -69,6 +72,34 @@ async fn a_failed_user_event_fails_what_waits_for_it_and_nothing_else() {
     for (event, status) in events.into_iter().zip([-30, -14]) {
         let (failed, _) = client.completion(event).await;
         assert_eq!((failed.status, failed.by_user_event), (status, false));
+    }
+}
+
+#[tokio::test]
+async fn a_write_whose_data_comes_before_its_user_event_is_set_has_it_and_one_without_data_fails() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let buffer = client.buffer(context, 4).await;
+    for (data, status) in [(Some(ints([7])), 0), (None, -5)] {
+        let user = client.user_event(context).await;
+        let mut write = client.write(queue, buffer, ints([1])).await;
+        let Some(Operation::WriteBuffer(operation)) = &mut write.operation else { panic!("a write") };
+        let transfer = v1::Transfer { id: write.event, length: 4 };
+        operation.data = Some(v1::Data { form: Some(Form::Later(transfer)) });
+        let event = write.event;
+        client.flush(vec![after(write, &[user])]).await;
+        if let Some(data) = data {
+            let chunk = v1::Chunk { transfer: event, length: 4, offset: 0, data: data.into() };
+            client.send(Kind::Chunk(chunk)).await;
+        }
+        assert_eq!(client.set(user, 0).await, 0);
+        assert_eq!(client.status(event).await, status);
+        let read = client.read(queue, buffer, 4);
+        let event = read.event;
+        client.flush(vec![read]).await;
+        assert_eq!(client.completion(event).await.1, ints([7]));
     }
 }
 

@@ -38,6 +38,9 @@ fn data() -> impl Strategy<Value = Option<v1::Data>> {
         2 => (1_u64..4, size()).prop_map(|(id, length)| {
             Some(v1::Data { form: Some(Form::Transfer(v1::Transfer { id, length })) })
         }),
+        2 => (event(), size()).prop_map(|(id, length)| {
+            Some(v1::Data { form: Some(Form::Later(v1::Transfer { id, length })) })
+        }),
         1 => Just(None),
     ]
 }
