@@ -19,7 +19,7 @@ mod signals;
 pub use closed_in_children::ClosedInChildren;
 pub use generation::generation;
 pub use per_process::PerProcess;
-pub use signals::spawn_with_signals_blocked;
+pub use signals::{run_with_signals_blocked, spawn_with_signals_blocked};
 
 #[cfg(test)]
 mod forked;

@@ -1,6 +1,7 @@
 /* Mapping: what the host writes through a map the kernel sees, and the other way round; regions, two maps at once,
  * write-invalidate, and the application's own memory (CL_MEM_USE_HOST_PTR). */
 #include "program.h"
+#include <sys/mman.h>
 
 static const char USAGE[] = "usage: map_unmap\n"
                             "Checks mapped buffers of all kinds against a kernel and against reads.\n";
@@ -112,6 +113,25 @@ static void check_non_blocking(struct device *d, cl_kernel kernel)
     CHECK(clReleaseMemObject, mem);
 }
 
+/* Memory that the program can't write either, such as a file's, may be a buffer's, and be mapped for reading. */
+static void check_read_only_memory(struct device *d)
+{
+    const size_t size = N * sizeof(cl_uint);
+    cl_uint *own = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(own != MAP_FAILED, "out of memory");
+    for (cl_uint i = 0; i < N; i++)
+        own[i] = i;
+    EXPECT(mprotect(own, size, PROT_READ) == 0, "mprotect failed");
+    cl_mem mem = buffer_of(d, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, size, own);
+    cl_uint *at = map(d, mem, CL_MAP_READ, 0, size);
+    EXPECT(at == own && at[N - 1] == N - 1, "the map is not the program's memory");
+    unmap(d, mem, at);
+    CHECK(clEnqueueMigrateMemObjects, d->queue, 1, &mem, CL_MIGRATE_MEM_OBJECT_HOST, 0, NULL, NULL);
+    CHECK(clFinish, d->queue);
+    CHECK(clReleaseMemObject, mem);
+    munmap(own, size);
+}
+
 int main(int argc, char **argv)
 {
     NO_OPTIONS(argc, argv, USAGE);
@@ -126,6 +146,7 @@ int main(int argc, char **argv)
     check_kind(&d, kernel, "alloc host pointer", CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, NULL);
     check_kind(&d, kernel, "use host pointer", CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, own);
     check_non_blocking(&d, kernel);
+    check_read_only_memory(&d);
     CHECK(clReleaseKernel, kernel);
     CHECK(clReleaseProgram, program);
     close_device(&d);

@@ -13,7 +13,7 @@ use crate::wire::handshake::ConnectError;
 use crate::wire::keepalive::Keepalive;
 use crate::wire::reconnect::Reconnect;
 use crate::wire::transport::{Opening, connect, resolve};
-use fpga_foreign_process::{PerProcess, generation};
+use fpga_foreign_process::{PerProcess, generation, run_with_signals_blocked};
 use futures::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ impl Client {
         let (reconnect, keepalive) = (self.reconnect, self.keepalive);
         let opening = Opening { access: Access::Environment, reconnect, keepalive };
         let race = &ConnectionRace::new(others_answer);
-        let connecting = managers.iter().map(|manager| {
+        let connect_to = |manager: &Manager| {
             let address = manager.address.clone();
             let resolved = resolve(&address);
             async move {
@@ -151,10 +151,13 @@ impl Client {
                 let platforms = std::mem::take(&mut connection.platforms);
                 Ok((Session::start(driver, connection, Holder::Program), platforms))
             }
+        };
+        // A thread of its own: the program's may have a small stack, or a tokio runtime that must not be left.
+        let connected = run_with_signals_blocked("fpga-connect", || {
+            driver.try_drive(join_all(managers.iter().copied().map(connect_to)))
         });
-        let connecting: Vec<_> = connecting.collect();
-        // `None`: this thread must not block. The state of the managers then stays unknown.
-        let Some(connected) = driver.try_drive(join_all(connecting)) else { return };
+        // Without a thread the state of the managers stays unknown.
+        let Ok(Some(connected)) = connected else { return };
         for ((manager, state), result) in managers.into_iter().zip(states).zip(connected) {
             **state = match result {
                 Ok((session, platforms)) if session.release_in_background().is_ok() => {

@@ -189,7 +189,8 @@ pub fn select_devices(types: &[u64], mask: u64) -> Option<Vec<usize>> {
         | cl::CL_DEVICE_TYPE_GPU
         | cl::CL_DEVICE_TYPE_ACCELERATOR
         | cl::CL_DEVICE_TYPE_CUSTOM;
-    if mask == cl::CL_DEVICE_TYPE_ALL {
+    // Java programs pass the 32 bits of the constant sign-extended.
+    if [cl::CL_DEVICE_TYPE_ALL, u64::MAX].contains(&mask) {
         // All available devices except CL_DEVICE_TYPE_CUSTOM.
         return Some(
             (0..types.len()).filter(|&index| types[index] & cl::CL_DEVICE_TYPE_CUSTOM == 0).collect(),

@@ -28,3 +28,6 @@ pub const WINDOW_BYTES: u32 = 32 * 1024 * 1024;
 /// Greatest HTTP/2 frame that both sides announce. Much larger than the default of 16 KiB, since each frame costs a
 /// system call.
 pub const MAX_FRAME_BYTES: u32 = 1024 * 1024;
+
+/// Greatest length in bytes of a program's source or intermediate language.
+pub const MAX_SOURCE_BYTES: usize = 16 << 20;

@@ -20,7 +20,7 @@ use crate::objects::{AddError, Object, Objects};
 use crate::outgoing::Outgoing;
 use crate::programs::Program;
 use crate::queue::Queue;
-use crate::quotas::{Account, Resource};
+use crate::quotas::Account;
 use crate::segments::{CreateError, FdChannel};
 use crate::sub_devices::{ID_BIT, SubDevice};
 use crate::transfers::{TransferError, Transfers};
@@ -118,15 +118,7 @@ impl Calls<'_> {
             }
             Method::CreateSegment(create) => (self.segment(&create)?, None),
             Method::CreateProgramWithSource(create) => {
-                let context = self.objects.context(create.context);
-                let made = context
-                    .and_then(|context| {
-                        let charge = self.account.charge(Resource::Programs, 1)?;
-                        let program = Program::with_source(context, &create.source, self.config.sources)?;
-                        Ok(program.charged(charge))
-                    })
-                    .map(|program| Object::Program(Arc::new(program)));
-                self.keep(create.program, made)?
+                self.create_program(create.program, create.context, create.source, Program::with_source)?
             }
             Method::CreateProgramWithBinary(create) => return self.create_program_with_binary(id, &create),
             Method::ProvideBinary(provide) => return self.provide_binary(id, provide),
@@ -161,13 +153,7 @@ impl Calls<'_> {
             Method::GetKernelSubGroupInfo(get) => self.sub_group_info(&get),
             Method::CreateSubDevices(create) => self.create_sub_devices(&create)?,
             Method::CreateProgramWithIl(create) => {
-                let context = self.objects.context(create.context);
-                let made = context.and_then(|context| {
-                    let charge = self.account.charge(Resource::Programs, 1)?;
-                    let program = Program::with_il(context, &create.il, self.config.sources)?;
-                    Ok(Object::Program(Arc::new(program.charged(charge))))
-                });
-                self.keep(create.program, made)?
+                self.create_program(create.program, create.context, create.il, Program::with_il)?
             }
             Method::CreateProgramWithBuiltInKernels(create) => self.create_program_with_built_in(&create)?,
             Method::SetSpecializationConstant(set) => {

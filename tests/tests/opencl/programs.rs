@@ -116,6 +116,7 @@ programs! {
     no_failed_launch_is_hidden: "hidden_failure" [];
     blocking_reads_at_exit_have_ended_when_they_return: "at_exit" [];
     many_buffers_are_released_one_by_one: "many_buffers" [];
+    unusual_sources_are_built: "sources" [];
 }
 
 /// Calls for which a runtime returns another code than the standard, with the standard's code.
@@ -194,6 +195,22 @@ async fn commands_take_and_give_bytes_of_host_memory_when_they_run() {
     // is enqueued, although it waits for a read that gives them.
     let natively = Runtime::from_env().unwrap() == Runtime::Pocl;
     is_the_same_everywhere("random_host_memory", 500, if natively { &WAYS } else { &WAYS[1..] }).await;
+}
+
+#[tokio::test]
+async fn a_small_stack_and_few_descriptors_give_an_error_at_worst() {
+    let programs = artifacts::opencl_programs().unwrap();
+    let succeeds = async |way, program: &str, arguments: &[&str]| {
+        let output = run(way, programs.join(program), arguments).await;
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{way:?} {program} {arguments:?}: {}\n{error}", output.status);
+    };
+    for way in &WAYS[1..] {
+        succeeds(*way, "small_stack", &["--kib", "128"]).await;
+        succeeds(*way, "few_descriptors", &[]).await;
+    }
+    // Over a socket, a debug build aborts by itself when it finds that the program has closed its descriptors.
+    succeeds(Way::Unix, "few_descriptors", &["--close"]).await;
 }
 
 #[tokio::test]

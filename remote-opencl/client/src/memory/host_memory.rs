@@ -49,6 +49,16 @@ enum Source {
 pub struct HostTarget {
     region: Region,
     awaited: Awaited,
+    writes: Writes,
+}
+
+/// Which bytes of a target are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Writes {
+    #[default]
+    All,
+    /// Only pages that change, since the program may have memory there that can't be written.
+    Changes,
 }
 
 /// An owner of memory. The memory stays valid as long as the owner lives.
@@ -195,7 +205,12 @@ impl HostTarget {
     }
 
     fn of(region: Region) -> Self {
-        Self { region, awaited: Awaited::No }
+        Self { region, awaited: Awaited::No, writes: Writes::All }
+    }
+
+    /// The target as one of which only pages that change are written.
+    pub(crate) fn changes_only(self) -> Self {
+        Self { writes: Writes::Changes, ..self }
     }
 
     /// The target with the given [`Awaited`].
@@ -229,7 +244,10 @@ impl HostTarget {
     /// Copies `bytes` to `offset`. Returns false and writes nothing if they don't fit.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> bool {
         let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.region.len);
-        if fits {
+        if fits && self.writes == Writes::Changes {
+            // SAFETY: as below, and writable or readable memory can be compared.
+            unsafe { copy_changes(bytes.as_ptr(), self.region.address.add(offset), bytes.len()) };
+        } else if fits {
             // SAFETY: the range lies in the target, which the constructor's caller guaranteed to be writable and
             // not used by others; `bytes` is memory of this crate and so doesn't overlap it.
             unsafe { self.region.address.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
@@ -242,6 +260,10 @@ impl HostTarget {
     /// # Safety
     /// `from` must be valid for reads of [`Self::len`] bytes.
     pub(crate) unsafe fn copy_all_from(&mut self, from: *const u8) {
+        if self.writes == Writes::Changes {
+            // SAFETY: as below.
+            return unsafe { copy_changes(from, self.region.address, self.region.len) };
+        }
         // SAFETY: the constructor's caller guaranteed that the target is writable and not used by others; this
         // function's caller guarantees that `from` is readable.
         unsafe { Copying { from, to: self.region.address, len: self.region.len }.run_in_two() };
@@ -269,6 +291,23 @@ impl HostTarget {
     /// The part `offset..offset + len` as a source; `None` if it exceeds the target.
     pub(crate) fn part_as_source(&self, offset: usize, len: usize) -> Option<HostSource> {
         self.region.part(offset, len).map(|region| HostSource::of(Source::Borrowed(region)))
+    }
+}
+
+/// Copies the pages that differ.
+///
+/// # Safety
+/// `from` must be valid for reads of `len` bytes, and `to` for reads, and for writes where it differs.
+unsafe fn copy_changes(from: *const u8, to: *mut u8, len: usize) {
+    for offset in (0..len).step_by(PAGE) {
+        let part = PAGE.min(len - offset);
+        // SAFETY: the part lies in both, by the caller's guarantee.
+        unsafe {
+            let (from, to) = (from.add(offset), to.add(offset));
+            if std::slice::from_raw_parts(from, part) != std::slice::from_raw_parts(to, part) {
+                to.copy_from_nonoverlapping(from, part);
+            }
+        }
     }
 }
 

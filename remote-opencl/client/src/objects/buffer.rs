@@ -204,7 +204,7 @@ impl Buffer {
         match &self.kind {
             Kind::Sub { parent, origin } => parent.host_memory(origin + offset, size),
             Kind::Root { application: Some(copy), .. } => {
-                copy.memory().part(offset, size).ok_or(ClError::INVALID_VALUE)
+                copy.memory().part(offset, size).map(HostTarget::changes_only).ok_or(ClError::INVALID_VALUE)
             }
             Kind::Root { application: None, storage, shadow } => {
                 let mut shadow = lock(shadow);

@@ -311,7 +311,7 @@ impl Image {
         let part = self.pitches.part(self.element, region.size);
         let offset = self.pitches.offset(self.element, region.origin);
         let memory = match &self.application {
-            Some(memory) => memory.part(offset, part.span()),
+            Some(memory) => memory.part(offset, part.span()).map(HostTarget::changes_only),
             None => {
                 let mut shadow = lock(&self.shadow);
                 if shadow.is_none() {

@@ -13,6 +13,7 @@ use crate::objects::kernel_info::KernelInfo;
 use crate::objects::platform::Device;
 use crate::session::check_status;
 use bytes::Bytes;
+use fpga_protocol::limits::MAX_SOURCE_BYTES;
 use fpga_protocol::v1::{self, call::Method, reply};
 use std::sync::{Arc, Mutex};
 
@@ -56,22 +57,21 @@ impl Program {
     /// `clCreateProgramWithSource`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for an empty source, `CL_OUT_OF_RESOURCES` for one that doesn't fit into a message,
-    /// `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
+    /// `CL_OUT_OF_RESOURCES` for a source of more than [`MAX_SOURCE_BYTES`], `CL_DEVICE_NOT_AVAILABLE` if the
+    /// manager is gone.
     pub fn with_source(context: &Arc<Context>, source: Vec<u8>) -> Result<Arc<Self>> {
-        if source.is_empty() {
-            return Err(ClError::INVALID_VALUE);
-        }
         if source.len() > MAX_SOURCE_BYTES {
             return Err(ClError::OUT_OF_RESOURCES);
         }
         let session = context.session();
         let id = session.new_id();
         let source = Bytes::from(source);
+        // Data has at least one byte, and an empty source means the same as an empty line.
+        let sent = if source.is_empty() { Bytes::from_static(b"\n") } else { source.clone() };
         session.cast(Method::CreateProgramWithSource(v1::CreateProgramWithSource {
             program: id,
             context: context.id(),
-            source: source.clone(),
+            source: Some(session.data(sent)),
         }))?;
         Ok(Arc::new(Self::new(id, context, context.devices().to_vec(), source)))
     }
@@ -79,8 +79,8 @@ impl Program {
     /// `clCreateProgramWithIL`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for empty code, `CL_OUT_OF_RESOURCES` for code that doesn't fit into a message, and the
-    /// errors of the manager's runtime.
+    /// `CL_INVALID_VALUE` for empty code, `CL_OUT_OF_RESOURCES` for more than [`MAX_SOURCE_BYTES`], and the errors of
+    /// the manager's runtime.
     pub fn with_il(context: &Arc<Context>, il: Vec<u8>) -> Result<Arc<Self>> {
         if il.is_empty() {
             return Err(ClError::INVALID_VALUE);
@@ -92,7 +92,8 @@ impl Program {
         let id = session.new_id();
         let mut program = Self::new(id, context, context.devices().to_vec(), Bytes::new());
         program.il = Bytes::from(il);
-        let create = v1::CreateProgramWithIl { program: id, context: context.id(), il: program.il.clone() };
+        let il = Some(session.data(program.il.clone()));
+        let create = v1::CreateProgramWithIl { program: id, context: context.id(), il };
         check_status(session.call(Method::CreateProgramWithIl(create))?.status)?;
         Ok(Arc::new(program))
     }
@@ -351,9 +352,6 @@ impl Drop for Program {
         self.context.session().release(self.id);
     }
 }
-
-/// Greatest size in bytes of a source that fits into a message.
-const MAX_SOURCE_BYTES: usize = fpga_protocol::limits::MAX_MESSAGE_BYTES - 1024;
 
 fn ids(devices: &[Arc<Device>]) -> Vec<u64> {
     devices.iter().map(|device| device.id()).collect()

@@ -11,6 +11,7 @@ use crate::error::{ClError, Result};
 use fpga_foreign_process::PerProcess;
 use fpga_foreign_process::spawn_with_signals_blocked;
 use std::fmt::Debug;
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -114,6 +115,9 @@ fn can_drive() -> bool {
     Handle::try_current().is_err_and(|error| error.is_missing_context())
 }
 
+/// Most descriptors that the runtime opens for itself.
+const RUNTIME_DESCRIPTORS: usize = 8;
+
 impl Driver {
     /// The driver of the calling process, started on first use.
     ///
@@ -125,6 +129,10 @@ impl Driver {
     }
 
     fn new() -> io::Result<Self> {
+        // Without enough descriptors tokio panics when it makes the runtime's own.
+        let descriptors: io::Result<Vec<_>> =
+            (0..RUNTIME_DESCRIPTORS).map(|_| File::open("/dev/null")).collect();
+        drop(descriptors?);
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         Ok(Self { runtime, turns: Arc::default(), background: OnceLock::new() })
     }

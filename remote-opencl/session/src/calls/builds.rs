@@ -1,11 +1,12 @@
 //! Builds, compilations and links: checked in the order of arrival, and run on threads of their own.
 
-use super::{CallError, Calls};
+use super::{Answered, CallError, Calls};
+use crate::context::Context;
 use crate::gate::Asker;
 use crate::includes::{Laid, LayOutError, SessionIncludes};
 use crate::inventory::Device;
 use crate::objects::Object;
-use crate::programs::{Options, Program};
+use crate::programs::{Options, Program, Sources};
 use crate::quotas::Resource;
 use crate::shorten::shorten;
 use fpga_protocol::v1;
@@ -62,6 +63,23 @@ impl Step {
 }
 
 impl Calls<'_> {
+    /// Makes a program from source or from an intermediate language.
+    pub(super) fn create_program(
+        &mut self,
+        id: u64,
+        context: u64,
+        code: Option<v1::Data>,
+        make: impl FnOnce(Arc<Context>, &[u8], Sources) -> ClResult<Program>,
+    ) -> Result<Answered, CallError> {
+        let made = self.initial(code)?.and_then(|code| {
+            let context = self.objects.context(context)?;
+            let charge = self.account.charge(Resource::Programs, 1)?;
+            let program = make(context, code.bytes().unwrap_or_default(), self.config.sources)?;
+            Ok(Object::Program(Arc::new(program.charged(charge))))
+        });
+        self.keep(id, made)
+    }
+
     pub(super) fn build(&self, id: u64, build: v1::BuildProgram) -> ClResult<Build> {
         let program = self.objects.program(build.program)?;
         program.vendor()?;

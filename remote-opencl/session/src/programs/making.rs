@@ -7,15 +7,13 @@ use crate::programs::Sources;
 use crate::task::Need;
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
+use fpga_protocol::limits::MAX_SOURCE_BYTES;
 use fpga_protocol::v1;
 use fpga_vendor::{self as vendor, ClError, ClResult};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::ffi::CString;
 use std::sync::{Arc, OnceLock};
-
-/// Maximum length of a source in bytes.
-const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 impl Program {
     /// A program without needs, kept binaries and charge.

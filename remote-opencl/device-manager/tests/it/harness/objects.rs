@@ -45,7 +45,7 @@ impl Client {
 
     pub async fn source(&mut self, context: u64, source: &str) -> u64 {
         let program = self.id();
-        let source = Bytes::copy_from_slice(source.as_bytes());
+        let source = Some(self.data(source.as_bytes().to_vec()).await);
         self.cast(Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source }))
             .await;
         program

@@ -70,6 +70,7 @@ fn method() -> impl Strategy<Value = Method> {
         }),
         (id(), id(), bytes(40)).prop_map(|(program, context, bytes)| {
             let source = if bytes.len() > 5 { Bytes::from_static(INCREASE.as_bytes()) } else { bytes };
+            let source = Some(v1::Data { form: Some(Form::Inline(source)) });
             Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source })
         }),
         (id(), id(), bytes(40)).prop_map(|(program, context, digest)| {
@@ -202,7 +203,7 @@ async fn whatever_a_session_says_the_manager_lives() {
             Method::CreateProgramWithSource(v1::CreateProgramWithSource {
                 program: 6,
                 context,
-                source: Bytes::from_static(BUSY.as_bytes()),
+                source: Some(v1::Data { form: Some(Form::Inline(Bytes::from_static(BUSY.as_bytes()))) }),
             }),
         ] {
             client.cast(method).await;

@@ -91,7 +91,8 @@ async fn programs_sessions_and_uploads_have_their_quotas() {
     client.source(context, SPIN).await;
     client.source(context, SPIN).await;
     let create = |program| {
-        Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source: SPIN.into() })
+        let source = Some(v1::Data { form: Some(v1::data::Form::Inline(SPIN.into())) });
+        Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source })
     };
     let third = client.id();
     assert_eq!(client.call(create(third)).await.status, -5);
