@@ -212,6 +212,18 @@ static void rectangles(struct device *d, cl_mem mem)
     say("rectangle onto itself", COPY_RECT(at, near, 64));
 }
 
+/* Flags of vendors: each runtime knows its own. */
+static void flags(struct device *d)
+{
+    for (int bit = 10; bit < 64; bit++) {
+        cl_int code;
+        cl_mem mem = clCreateBuffer(d->context, CL_MEM_READ_WRITE | (cl_mem_flags)1 << bit, BYTES, NULL, &code);
+        printf("buffer with flag %d: %d\n", bit, (int)code);
+        if (mem != NULL)
+            CHECK(clReleaseMemObject, mem);
+    }
+}
+
 int main(int argc, char **argv)
 {
     NO_OPTIONS(argc, argv, USAGE);
@@ -230,6 +242,7 @@ int main(int argc, char **argv)
     other_context(&d, mem);
     transfers(&d, mem);
     rectangles(&d, mem);
+    flags(&d);
     CHECK(clReleaseMemObject, mem);
     close_device(&d);
     return 0;

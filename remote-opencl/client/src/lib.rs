@@ -25,6 +25,7 @@ mod wire;
 
 pub use client::{Client, MANAGERS_VARIABLE};
 pub use error::{ClError, Result};
+pub use fpga_protocol::memory_flags;
 pub use lease::{Lease, LeaseError, LeasedSession};
 pub use memory::host_memory::{Awaited, HostSource, HostTarget};
 pub use memory::rect;

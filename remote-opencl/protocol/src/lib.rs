@@ -7,6 +7,7 @@ pub mod cl_error;
 pub mod images;
 pub mod include;
 pub mod limits;
+pub mod memory_flags;
 pub mod segments;
 pub mod weight;
 

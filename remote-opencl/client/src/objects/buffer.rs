@@ -8,15 +8,14 @@ use crate::memory::host_memory::{HostSource, HostTarget, Shadow};
 use crate::memory::maps::{MapTable, MappedRegion};
 use crate::memory::storage::{self, Storage};
 use crate::objects::context::Context;
-use crate::session::Session;
 use crate::session::callbacks;
+use crate::session::{Session, check_status};
 use bytes::Bytes;
+use fpga_protocol::memory_flags::{KERNEL_ACCESS, OF_VENDORS};
 use fpga_protocol::v1::{self, call::Method};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// The `cl_mem_flags` about access by kernels. The manager gets only these; all others concern the host.
-pub(crate) const KERNEL_ACCESS: u64 = cl::MEM_READ_WRITE | cl::MEM_WRITE_ONLY | cl::MEM_READ_ONLY;
 const HOST_ACCESS: u64 = cl::MEM_HOST_WRITE_ONLY | cl::MEM_HOST_READ_ONLY | cl::MEM_HOST_NO_ACCESS;
 const HOST_POINTER: u64 = cl::MEM_USE_HOST_PTR | cl::MEM_ALLOC_HOST_PTR | cl::MEM_COPY_HOST_PTR;
 
@@ -58,8 +57,8 @@ pub enum Initial<'a> {
 }
 
 impl Buffer {
-    /// A buffer of `size` bytes; `flags` are `cl_mem_flags`. The call makes no round trip: if the manager can't
-    /// make the buffer (no memory), its first use fails.
+    /// A buffer of `size` bytes; `flags` are `cl_mem_flags`. The call makes no round trip unless a flag is a vendor's: if
+    /// the manager can't make the buffer (no memory), its first use fails.
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` for contradicting flags, `CL_INVALID_HOST_PTR` if `initial` doesn't fit the flags or the
@@ -86,21 +85,29 @@ impl Buffer {
         let shared = session.small_buffers_share_pages()
             || size >= storage::SMALLEST
             || flags & cl::MEM_ALLOC_HOST_PTR != 0;
-        let storage = if shared { storage_with(session, size, &initial) } else { None };
+        // A flag of a vendor says where the vendor has the buffer.
+        let is_placed = flags & OF_VENDORS != 0;
+        let storage = if shared && !is_placed { storage_with(session, size, &initial) } else { None };
         let (content, application) = match initial {
             Initial::Nothing => (None, None),
             Initial::Copy(bytes) => (storage.is_none().then(|| Bytes::copy_from_slice(bytes)), None),
             Initial::Use(memory) => (storage.is_none().then(|| memory.capture()), Some(memory)),
         };
         let id = session.new_id();
-        session.cast(Method::CreateBuffer(v1::CreateBuffer {
+        let create = Method::CreateBuffer(v1::CreateBuffer {
             buffer: id,
             context: context.id(),
-            flags: flags & KERNEL_ACCESS,
+            flags: flags & (KERNEL_ACCESS | OF_VENDORS),
             size: size as u64,
             initial: content.map(|content| session.data(content)),
             storage: storage.as_ref().map(Storage::message),
-        }))?;
+        });
+        if is_placed {
+            // Only the runtime knows whether it has the flag.
+            check_status(session.call(create)?.status)?;
+        } else {
+            session.cast(create)?;
+        }
         if storage.is_none() {
             session.prepare_shared_memory(size);
         }
@@ -291,7 +298,7 @@ fn storage_with(session: &Session, size: usize, initial: &Initial<'_>) -> Option
 /// Checks `cl_mem_flags`, and adds `CL_MEM_READ_WRITE` if no kernel access is given.
 pub(crate) fn checked_flags(flags: u64) -> Result<u64> {
     let both = |a, b| flags & a != 0 && flags & b != 0;
-    let unknown = flags & !(KERNEL_ACCESS | HOST_ACCESS | HOST_POINTER) != 0;
+    let unknown = flags & !(KERNEL_ACCESS | HOST_ACCESS | HOST_POINTER | OF_VENDORS) != 0;
     let contradicting = (flags & KERNEL_ACCESS).count_ones() > 1
         || (flags & HOST_ACCESS).count_ones() > 1
         || both(cl::MEM_USE_HOST_PTR, cl::MEM_ALLOC_HOST_PTR | cl::MEM_COPY_HOST_PTR);

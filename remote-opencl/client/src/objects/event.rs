@@ -179,7 +179,8 @@ impl Event {
         let uses = &lock(&self.inner).uses;
         let target = uses.scatter.as_ref().map(|scatter| &scatter.target).or(uses.target.as_ref());
         Appended {
-            upload: uses.upload.clone(),
+            // Data that is taken late has an upload of its own, which may be on its way already.
+            upload: uses.upload.clone().filter(|_| uses.gate.is_none()),
             access: uses.access(),
             gives: target.map(HostTarget::addresses),
         }

@@ -14,6 +14,7 @@ use crate::objects::context::Context;
 use crate::session::callbacks;
 use crate::session::check_status;
 use fpga_protocol::images::{element_size, extent, is_image, is_inside};
+use fpga_protocol::memory_flags::KERNEL_ACCESS;
 use fpga_protocol::v1::{self, call::Method, reply};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -192,7 +193,7 @@ impl Image {
         let reply = session.call(Method::CreateImage(v1::CreateImage {
             image: id,
             context: context.id(),
-            flags: flags & buffer::KERNEL_ACCESS,
+            flags: flags & KERNEL_ACCESS,
             format: Some(v1::ImageFormat { order: format.order, r#type: format.channel_type }),
             shape: Some(v1::ImageShape {
                 r#type: shape.kind,

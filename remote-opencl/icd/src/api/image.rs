@@ -12,7 +12,7 @@ use fpga_client::{ClError, HostSource, HostTarget, ImageFormat, ImageInitial, Im
 use std::ffi::c_void;
 
 /// `cl_mem_flags` that are allowed for an image.
-const IMAGE_FLAGS: u64 = super::memory::BUFFER_FLAGS;
+const IMAGE_FLAGS: u64 = super::memory::STANDARD_FLAGS;
 
 const INVALID_DESCRIPTOR: ClError = ClError(cl::CL_INVALID_IMAGE_DESCRIPTOR);
 

@@ -7,12 +7,12 @@ use crate::info::Answer;
 use crate::memory;
 use crate::objects::{Context, Destructor, MemObject, Memory, UserData};
 use fpga_client as client;
-use fpga_client::{ClError, HostTarget, Initial};
+use fpga_client::{ClError, HostTarget, Initial, memory_flags};
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
-/// `cl_mem_flags` that are allowed for a buffer.
-pub const BUFFER_FLAGS: u64 = cl::CL_MEM_READ_WRITE
+/// The standard's `cl_mem_flags` for buffers and images.
+pub const STANDARD_FLAGS: u64 = cl::CL_MEM_READ_WRITE
     | cl::CL_MEM_WRITE_ONLY
     | cl::CL_MEM_READ_ONLY
     | cl::CL_MEM_USE_HOST_PTR
@@ -197,7 +197,7 @@ unsafe fn create(
 }
 
 fn check_flags(flags: cl::cl_mem_flags) -> Result<(), ClError> {
-    check_flags_among(flags, BUFFER_FLAGS)
+    check_flags_among(flags, STANDARD_FLAGS | memory_flags::OF_VENDORS)
 }
 
 /// CL_INVALID_VALUE if flags are unknown or contradict each other.

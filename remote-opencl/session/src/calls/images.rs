@@ -1,12 +1,12 @@
 //! Calls about images.
 
-use super::memory::{DEVICE_FLAGS, HOST_POINTER_FLAGS};
+use super::memory::HOST_POINTER_FLAGS;
 use super::{Answered, CallError, Calls};
 use crate::images::Image;
 use crate::objects::Object;
 use crate::quotas::Resource;
-use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
+use fpga_protocol::{memory_flags, v1};
 use fpga_vendor::{ClError, ClResult, Format, image_formats};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Calls<'_> {
         let one = self.account.charge(Resource::Buffers, 1)?;
         let bytes = if buffer.is_some() { 0 } else { Image::bytes(create)? };
         let memory = self.account.charge(Resource::Memory, bytes)?;
-        let image = Image::new(context, create.flags & DEVICE_FLAGS, create, buffer, initial)?;
+        let image = Image::new(context, create.flags & memory_flags::KERNEL_ACCESS, create, buffer, initial)?;
         let image = image.charged([one, memory]);
         Ok(Object::Image(Arc::new(image)))
     }

@@ -9,15 +9,13 @@ use crate::quotas::Resource;
 use crate::segments::CreateError;
 use crate::transfers::{TransferError, join};
 use bytes::Bytes;
+use fpga_protocol::memory_flags;
 use fpga_protocol::segments::{PAGE_BYTES, check_storage};
 use fpga_protocol::v1;
 use fpga_vendor::SharedBytes;
 use fpga_vendor::{ClError, ClResult};
 use std::sync::Arc;
 
-/// `CL_MEM_READ_WRITE`, `CL_MEM_WRITE_ONLY` and `CL_MEM_READ_ONLY`: the access of kernels. The client
-/// enforces the flags of host access itself, since it sends initial data by a write.
-pub(super) const DEVICE_FLAGS: u64 = 0b111;
 /// `CL_MEM_USE_HOST_PTR` and `CL_MEM_COPY_HOST_PTR`, which only the client handles.
 pub(super) const HOST_POINTER_FLAGS: u64 = (1 << 3) | (1 << 5);
 
@@ -79,7 +77,7 @@ impl Calls<'_> {
         if size == 0 {
             return Err(ClError::INVALID_BUFFER_SIZE);
         }
-        let flags = create.flags & DEVICE_FLAGS;
+        let flags = create.flags & (memory_flags::KERNEL_ACCESS | memory_flags::OF_VENDORS);
         let one = self.account.charge(Resource::Buffers, 1)?;
         if let Some(slice) = storage {
             if initial.is_some() || self.inventory.storage_alignment().is_none() {
@@ -129,7 +127,7 @@ impl Calls<'_> {
             return Err(ClError::INVALID_VALUE);
         }
         let one = self.account.charge(Resource::Buffers, 1)?;
-        let region = Buffer::sub(&parent, create.flags & DEVICE_FLAGS, origin, size)?;
+        let region = Buffer::sub(&parent, create.flags & memory_flags::KERNEL_ACCESS, origin, size)?;
         Ok(Object::Buffer(Arc::new(region.charged([Some(one), None]))))
     }
 }
