@@ -2,7 +2,7 @@
 //! watches none: so a cluster's nodes hold nothing of the library, and a new container gets what a name means now.
 
 use crate::meanings::{Meanings, Variant};
-use fpga_bitstream_store::{InvalidSource, Source, Wanted};
+use fpga_bitstream_store::{InvalidSource, Owner, Source, Wanted};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::library::{Library, LibraryVariant, Meaning};
 use fpga_core::requirement::Requirement;
@@ -80,7 +80,8 @@ impl Bitstreams {
         {
             library.set_namespace(namespace, labels);
         }
-        Ok(meanings(&library, &objects, namespace, asked)?)
+        let library = (&library, self.rules.shared.as_deref());
+        Ok(meanings(library, &objects, namespace, asked)?)
     }
 
     /// All Bitstreams that pods of a namespace may name by their digests; `None` if the API server has no Bitstreams.
@@ -134,7 +135,7 @@ impl Bitstreams {
 
 /// What the bitstreams of `asked` mean by the library, whose places the objects have.
 fn meanings(
-    library: &Library,
+    (library, shared): (&Library, Option<&str>),
     objects: &[Bitstream],
     namespace: &str,
     asked: &Requirement,
@@ -145,7 +146,10 @@ fn meanings(
             Meaning::Unlisted => continue,
             Meaning::Refused => Vec::new(),
             Meaning::Variants(variants) => {
-                let variants = variants.into_iter().filter_map(|variant| with_place(variant, objects));
+                let Some(of) = library.owner(namespace, id) else { continue };
+                let own = || objects.iter().filter(|object| object.namespace().as_deref() == Some(of));
+                let owner = if shared == Some(of) { Owner::Library } else { Owner::Namespace(of.to_owned()) };
+                let variants = variants.into_iter().filter_map(|variant| with_place(variant, own(), &owner));
                 variants.collect::<Result<_, _>>()?
             }
         };
@@ -174,8 +178,12 @@ async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<kub
     answer.map_err(|_| LibraryError::Api(format!("no answer in {TIMEOUT:?}")))
 }
 
-/// The variant with the place of its bytes; `None` if no object has it.
-fn with_place(variant: &LibraryVariant, objects: &[Bitstream]) -> Option<Result<Variant, InvalidSource>> {
+/// The variant with the place of its bytes, which an object of its owner names; `None` if none does.
+fn with_place<'o>(
+    variant: &LibraryVariant,
+    mut objects: impl Iterator<Item = &'o Bitstream>,
+    owner: &Owner,
+) -> Option<Result<Variant, InvalidSource>> {
     let digest = variant.digest.to_string();
     let is_it = |listed: &&Listed| {
         let LibraryVariant { boards, .. } = variant;
@@ -184,7 +192,7 @@ fn with_place(variant: &LibraryVariant, objects: &[Bitstream]) -> Option<Result<
             && boards.board.as_ref() == Some(&listed.board)
             && boards.shell.as_ref() == Some(&listed.shell)
     };
-    let listed = objects.iter().flat_map(|object| &object.spec.variants).find(is_it)?;
+    let listed = objects.find_map(|object| object.spec.variants.iter().find(is_it))?;
     let source = match (&listed.source.oci, &listed.source.https) {
         (Some(oci), _) => Source::oci(oci),
         (None, Some(https)) => Source::https(https),
@@ -194,7 +202,7 @@ fn with_place(variant: &LibraryVariant, objects: &[Bitstream]) -> Option<Result<
     Some(source.map(|source| Variant {
         boards: variant.boards.clone(),
         region_size,
-        wanted: Wanted { digest: variant.digest, bytes, source },
+        wanted: Wanted { digest: variant.digest, bytes, source, owner: owner.clone() },
     }))
 }
 
@@ -230,6 +238,30 @@ mod tests {
     }
 
     #[test]
+    fn a_source_is_its_own_namespaces_also_where_the_library_has_the_same_digest() {
+        let digest = format!("sha256:{}", "07".repeat(32));
+        let id: BitstreamId = digest.parse().unwrap();
+        // The names of the library and of the mill come first.
+        for (asking, owner) in [("zoo", Owner::Namespace("zoo".to_owned())), ("shop", Owner::Library)] {
+            let objects = [
+                bitstream("library", "a", &digest),
+                bitstream("mill", "a", &digest),
+                bitstream("zoo", "a", &digest),
+            ];
+            let mut library = Library::new(Some("library".to_owned()));
+            for object in &objects {
+                library.insert(&object.namespace().unwrap(), &object.name_any(), library_bitstream(object));
+            }
+            let asked = mk_asked(&[&digest]);
+            let meanings = meanings((&library, Some("library")), &objects, asking, &asked).unwrap();
+            let node = NodeState { devices: vec![mk_board("a", &[])], ..mk_state() };
+            let boards = ["a".to_owned()].into();
+            let files = meanings.files(&boards, &node);
+            assert_eq!(files[&format!("{id}.bitstream")].owner, owner, "{asking}");
+        }
+    }
+
+    #[test]
     fn a_container_gets_the_board_that_has_its_bitstream_by_another_identifier() {
         let (ours, theirs) = (format!("sha256:{}", "07".repeat(32)), format!("sha256:{}", "08".repeat(32)));
         let objects = [
@@ -256,7 +288,8 @@ mod tests {
             let devices = vec![mk_board("a", &[]), mk_board("b", &[loaded])];
             let node = NodeState { devices, bitstreams: bitstreams.clone(), ..mk_state() };
             let asked = mk_asked(&[asked]);
-            let meanings = meanings(&library, &objects, "shop", &asked).unwrap();
+            let library = (&library, Some("library"));
+            let meanings = meanings(library, &objects, "shop", &asked).unwrap();
             let requirement = meanings.required(&asked);
             let node = meanings.in_words_of_pod(node);
             choose(&requirement, &node, &Nobody, 16).unwrap().boards().next().unwrap().to_owned()

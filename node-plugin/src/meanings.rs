@@ -114,12 +114,12 @@ pub fn digests(files: &BTreeMap<String, Wanted>) -> BTreeMap<String, Digest> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_bitstream_store::Source;
+    use fpga_bitstream_store::{Owner, Source};
     use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
 
     fn wanted(byte: u8) -> Wanted {
         let source = Source::https("https://files.example/x").unwrap();
-        Wanted { digest: Digest::from_bytes([byte; 32]), bytes: 1, source }
+        Wanted { digest: Digest::from_bytes([byte; 32]), bytes: 1, source, owner: Owner::Library }
     }
 
     fn variant(board: &str, region_size: u32, byte: u8) -> Variant {

@@ -288,24 +288,49 @@ impl Library {
         })
     }
 
-    /// A digest is looked for where a name is. The Bitstreams of one namespace that have it are joined: they are one
-    /// owner's, and the bytes are equal.
+    /// A digest is looked for where a name is. A Bitstream of the pod's namespace grants nothing that the library
+    /// withholds.
     fn of_digest(&self, namespace: &str, digest: &Digest) -> Meaning<'_> {
-        for of in [Some(namespace), self.shared.as_deref()].into_iter().flatten() {
-            let with_digest = |bitstream: &&LibraryBitstream| {
-                bitstream.variants.iter().any(|variant| variant.digest == *digest)
-            };
-            let mut found =
-                self.bitstreams.get(of).into_iter().flat_map(BTreeMap::values).filter(with_digest).peekable();
-            if found.peek().is_none() {
-                continue;
-            }
-            let allowed = found.filter(|bitstream| self.may_use(namespace, of, bitstream));
-            let variants = allowed.flat_map(|bitstream| &bitstream.variants);
-            let variants: Vec<_> = variants.filter(|variant| variant.digest == *digest).collect();
-            return if variants.is_empty() { Meaning::Refused } else { Meaning::Variants(variants) };
+        let of_library =
+            self.shared.as_deref().and_then(|shared| self.variants_of(namespace, shared, digest));
+        let found = match (self.variants_of(namespace, namespace, digest), of_library) {
+            (_, Some(withheld)) if withheld.is_empty() => Some(withheld),
+            (own, of_library) => own.or(of_library),
+        };
+        match found {
+            None => Meaning::Unlisted,
+            Some(variants) if variants.is_empty() => Meaning::Refused,
+            Some(variants) => Meaning::Variants(variants),
         }
-        Meaning::Unlisted
+    }
+
+    /// The variants with this digest that the Bitstreams of the namespace `of` give to the pods of `namespace`; `None` if
+    /// none has the digest. They are joined: they are one owner's, and the bytes are equal.
+    fn variants_of(&self, namespace: &str, of: &str, digest: &Digest) -> Option<Vec<&LibraryVariant>> {
+        let has_it = |variant: &&LibraryVariant| variant.digest == *digest;
+        let bitstreams = self.bitstreams.get(of)?.values();
+        let mut found =
+            bitstreams.filter(|bitstream| bitstream.variants.iter().any(|it| has_it(&it))).peekable();
+        found.peek()?;
+        let allowed = found.filter(|bitstream| self.may_use(namespace, of, bitstream));
+        Some(allowed.flat_map(|bitstream| bitstream.variants.iter().filter(has_it)).collect())
+    }
+
+    /// The namespace whose Bitstreams say what `id` means for the pods of `namespace`; `None` if none does.
+    #[must_use]
+    pub fn owner<'n>(&'n self, namespace: &'n str, id: &'n BitstreamId) -> Option<&'n str> {
+        match id {
+            BitstreamId::Name(name) => {
+                let is_there = |(of, name): &(&str, &str)| {
+                    self.bitstreams.get(*of).is_some_and(|bitstreams| bitstreams.contains_key(*name))
+                };
+                self.candidates(namespace, name).find(is_there).map(|(of, _)| of)
+            }
+            BitstreamId::Digest(digest) => {
+                let has_it = |of: &&str| self.variants_of(namespace, of, digest).is_some();
+                [Some(namespace), self.shared.as_deref()].into_iter().flatten().find(has_it)
+            }
+        }
     }
 
     fn may_use(&self, namespace: &str, of: &str, bitstream: &LibraryBitstream) -> bool {
@@ -572,6 +597,42 @@ mod tests {
             prop_assert_eq!(&found, &valid_by(&after, namespace, name, &catalog));
             // One Bitstream's boards or none, never those of two.
             prop_assert!(found.is_some_and(|found| found.len() <= 1));
+        }
+    }
+
+    proptest! {
+        /// All Bitstreams here have one digest.
+        #[test]
+        fn a_digest_gives_a_namespace_its_own_bitstreams_and_those_that_the_library_gives_it(
+            bitstreams in prop::collection::vec(some_bitstream(), 0..12),
+            namespace in 0..4_usize,
+        ) {
+            let namespace = NAMESPACES[namespace];
+            let library = library_of(&bitstreams);
+            let id = BitstreamId::Digest(Digest::from_bytes([7; 32]));
+            let of = |wanted: &str| library.bitstreams.get(wanted).map(|all| all.values().collect::<Vec<_>>());
+            let is_own = of(namespace).is_some();
+            let is_given = |bitstream: &&LibraryBitstream| bitstream.allowed == AllowedNamespaces::All;
+            let by_library = of("library").map(|all| namespace == "library" || all.iter().any(is_given));
+            let expected = match by_library {
+                Some(false) => Some(false),
+                Some(true) => Some(true),
+                None => is_own.then_some(true),
+            };
+            let found = match library.meaning(namespace, &id) {
+                Meaning::Unlisted => None,
+                Meaning::Refused => Some(false),
+                Meaning::Variants(variants) => {
+                    let owner = library.owner(namespace, &id).unwrap();
+                    prop_assert_eq!(owner, if is_own { namespace } else { "library" });
+                    let is_owners = |variant: &&LibraryVariant| {
+                        variant.boards.board.as_ref().is_some_and(|board| board.starts_with(&format!("{owner}-")))
+                    };
+                    prop_assert!(variants.iter().all(is_owners), "{:?} of {}", variants, owner);
+                    Some(true)
+                }
+            };
+            prop_assert_eq!(found, expected);
         }
     }
 

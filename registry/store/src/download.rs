@@ -2,7 +2,7 @@
 
 use crate::options::StoreOptions;
 use crate::retry::{Failure, Next, Read, Tries};
-use crate::source::{Source, Wanted};
+use crate::source::{Owner, Source, Wanted};
 use fpga_artifacts::{
     Credentials, CredentialsError, Download, Hasher, PlainHttp, Registry, RegistryError, RegistryOptions,
 };
@@ -145,9 +145,9 @@ async fn open(options: &StoreOptions, wanted: &Wanted, from: u64) -> Result<Down
     };
     match &wanted.source {
         Source::Oci { registry, repository } => {
-            let credentials = match &options.credentials {
-                Some(path) => Credentials::from_docker_config(path, registry)?,
-                None => None,
+            let credentials = match (&options.credentials, &wanted.owner) {
+                (Some(path), Owner::Library) => Credentials::from_docker_config(path, registry)?,
+                (None, _) | (_, Owner::Namespace(_)) => None,
             };
             let registry = Registry::new(host, of_host(options.hosts.plain_http(host), credentials))?;
             Ok(registry.open_blob(repository, wanted.digest, wanted.bytes, from).await?)
@@ -200,7 +200,10 @@ fn told(error: &RegistryError) -> String {
             format!("{registry} sends nothing, or too slowly, for {} s", time.as_secs_f64())
         }
         RegistryError::Unauthorized(registry) => {
-            format!("{registry} wants a login, and the pull Secret has none that it takes")
+            format!(
+                "{registry} wants a login. The pull Secret has none that it takes, or the Bitstream is not the library's: \
+                 the pull Secret serves the library alone"
+            )
         }
         RegistryError::Missing(what) => format!("{what} is not there"),
         RegistryError::Forbidden { place, reason } => {

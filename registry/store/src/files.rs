@@ -10,6 +10,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+/// Most notes of sources that have delivered the same bytes.
+const MAX_DELIVERIES: usize = 256;
+
 /// The folder of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder(PathBuf);
@@ -18,7 +21,7 @@ impl Folder {
     /// Makes the folder if there is none.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let folder = Self(path.to_owned());
-        for path in [folder.whole_files(), folder.partial_files()] {
+        for path in [folder.whole_files(), folder.partial_files(), folder.deliveries()] {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         }
         Ok(folder)
@@ -58,12 +61,29 @@ impl Folder {
         }
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it is there. With a whole file go the notes of who has delivered it.
     pub(crate) fn remove(&self, item: &Item) -> io::Result<()> {
-        match fs::remove_file(self.path(item)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
+        if let Item::Whole(digest) = item {
+            absent(fs::remove_dir_all(self.deliveries_of(*digest)))?;
         }
+        absent(fs::remove_file(self.path(item)))
+    }
+
+    /// Whether the source with this key has delivered the bytes.
+    pub(crate) fn is_delivered(&self, digest: Digest, key: &str) -> bool {
+        self.deliveries_of(digest).join(key).exists()
+    }
+
+    /// Notes that the source with this key has delivered the bytes.
+    pub(crate) fn delivered(&self, digest: Digest, key: &str) -> io::Result<()> {
+        let notes = self.deliveries_of(digest);
+        DirBuilder::new().recursive(true).mode(0o700).create(&notes)?;
+        if fs::read_dir(&notes)?.count() >= MAX_DELIVERIES {
+            // The sources of those that are left out deliver again.
+            fs::remove_dir_all(&notes)?;
+            DirBuilder::new().mode(0o700).create(&notes)?;
+        }
+        File::create(notes.join(key)).map(drop)
     }
 
     /// Whether a whole file is there with the bytes of its name.
@@ -78,10 +98,18 @@ impl Folder {
         let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Gives the partial file its name as a whole one. Afterwards it survives a crash of the machine.
+    /// Gives the partial file its name as a whole one, which survives a crash of the machine.
     pub(crate) fn finish(&self, key: &str, digest: Digest) -> io::Result<()> {
         fs::rename(self.path(&Item::Partial(key.to_owned())), self.path(&Item::Whole(digest)))?;
         File::open(self.whole_files())?.sync_all()
+    }
+
+    fn deliveries_of(&self, digest: Digest) -> PathBuf {
+        self.deliveries().join(hex(&digest))
+    }
+
+    fn deliveries(&self) -> PathBuf {
+        self.0.join("delivered")
     }
 
     fn whole_files(&self) -> PathBuf {
@@ -90,5 +118,13 @@ impl Folder {
 
     fn partial_files(&self) -> PathBuf {
         self.0.join("partial")
+    }
+}
+
+/// A removal, where a file that is absent is no error.
+fn absent(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
     }
 }

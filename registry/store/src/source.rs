@@ -15,6 +15,18 @@ pub struct Wanted {
     pub bytes: u64,
     /// Where the bytes are.
     pub source: Source,
+    /// Whose Bitstream names the source.
+    pub owner: Owner,
+}
+
+/// Whose Bitstream names a source. The bytes that a source has delivered are for this owner alone, so that a digest opens
+/// nothing that another owner withholds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// The library's, which administrators write. Its sources may need the pull Secret.
+    Library,
+    /// A namespace's own. Its sources are asked without the pull Secret.
+    Namespace(String),
 }
 
 /// Where the bytes of a bitstream are.
@@ -77,10 +89,10 @@ impl Source {
 }
 
 impl Wanted {
-    /// The name of the file with what has come so far. Another place has another one: whoever writes a place must not
-    /// hinder those who write a better one.
+    /// The name of the partial file, and of the note that the source has delivered. Each place and each owner has another
+    /// key: a wrong place must not hinder a right one, and owners get nothing from each other.
     pub(crate) fn key(&self) -> String {
-        let text = format!("{} {} {}", self.digest, self.bytes, self.source);
+        let text = format!("{} {} {} {}", self.digest, self.bytes, self.source, self.owner);
         hex(&of_bytes(text.as_bytes()))
     }
 }
@@ -88,6 +100,16 @@ impl Wanted {
 /// The hexadecimal digits of a digest.
 pub(crate) fn hex(digest: &Digest) -> String {
     digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // No namespace has this name, since names have no spaces.
+            Self::Library => f.write_str("the library"),
+            Self::Namespace(namespace) => f.write_str(namespace),
+        }
+    }
 }
 
 impl fmt::Display for Source {
@@ -132,14 +154,22 @@ mod tests {
     }
 
     #[test]
-    fn each_place_of_a_bitstream_has_a_key_of_its_own() {
-        let wanted = |bytes, host: &str| Wanted {
+    fn each_place_of_a_bitstream_and_each_owner_has_a_key_of_its_own() {
+        let wanted = |bytes, host: &str, owner| Wanted {
             digest: of_bytes(b"x"),
             bytes,
             source: Source::Https { host: host.to_owned(), path: "/".to_owned() },
+            owner,
         };
-        let keys = [wanted(1, "a"), wanted(2, "a"), wanted(1, "b")].map(|wanted| wanted.key());
-        assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2]);
-        assert!(keys[0].len() == 64 && keys[0].chars().all(|c| c.is_ascii_hexdigit()));
+        let shop = || Owner::Namespace("shop".to_owned());
+        let all = [
+            wanted(1, "a", shop()),
+            wanted(2, "a", shop()),
+            wanted(1, "b", shop()),
+            wanted(1, "a", Owner::Library),
+        ];
+        let keys: std::collections::BTreeSet<_> = all.iter().map(Wanted::key).collect();
+        assert_eq!(keys.len(), all.len());
+        assert!(keys.iter().all(|key| key.len() == 64 && key.chars().all(|c| c.is_ascii_hexdigit())));
     }
 }

@@ -4,7 +4,7 @@ use fpga_artifacts::{
     Artifact, Credentials, Hosts, Packed, PlainHttp, Reference, Registry, RegistryOptions, Variant, of_bytes,
     of_file,
 };
-use fpga_bitstream_store::{Source, Store, StoreOptions, Wanted};
+use fpga_bitstream_store::{Owner, Source, Store, StoreOptions, Wanted};
 use fpga_core::bitstream::Digest;
 use fpga_test_kit::patience;
 use fpga_tests::testbed::network::Network;
@@ -92,7 +92,7 @@ impl Site {
     fn wanted(&self, host: &str) -> Wanted {
         let place = self.reference.to_string().replace(&self.registry.address(), host);
         let (digest, bytes) = (of_bytes(&self.content), self.content.len() as u64);
-        Wanted { digest, bytes, source: Source::oci(&place).unwrap() }
+        Wanted { digest, bytes, source: Source::oci(&place).unwrap(), owner: Owner::Library }
     }
 }
 

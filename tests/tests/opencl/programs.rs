@@ -194,7 +194,7 @@ async fn commands_take_and_give_bytes_of_host_memory_when_they_run() {
     // The program compares with a model. Natively, Intel's runtimes differ from it: a blocking write takes its bytes when it
     // is enqueued, although it waits for a read that gives them.
     let natively = Runtime::from_env().unwrap() == Runtime::Pocl;
-    is_the_same_everywhere("random_host_memory", 500, if natively { &WAYS } else { &WAYS[1..] }).await;
+    is_the_same_everywhere("random_host_memory", 150, if natively { &WAYS } else { &WAYS[1..] }).await;
 }
 
 #[tokio::test]

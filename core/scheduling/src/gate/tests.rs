@@ -215,9 +215,7 @@ fn of_two_conflicting_requests_the_first_wins_and_the_other_is_told_what_it_wait
         assert_eq!(reserved.next.map(|(next, _)| next), comes_next, "{what}");
     }
     let text = waits.answer();
-    assert!(
-        matches!(text, GateAnswer::Wait(reason) if reason.starts_with("the pod mill/wheel has the board"))
-    );
+    assert!(matches!(text, GateAnswer::Wait(reason) if reason.starts_with("another request has the board")));
 }
 
 #[test]

@@ -1,4 +1,6 @@
 //! The decision on a request, and its reasons in words.
+//!
+//! Tenants read the words. So the words name no pod, no namespace and no digest of anybody else.
 
 use super::message::GateAnswer;
 use crate::bitstream::Digest;
@@ -25,7 +27,7 @@ pub enum WaitReason {
     #[error("the state of the board {0} is not known yet")]
     UnknownBoard(String),
     /// Another request came first.
-    #[error("the pod {pod} has the board reconfigured to {bitstream} first")]
+    #[error("another request has the board reconfigured first")]
     Conflict {
         /// Namespace and name of the pod that came first.
         pod: String,
@@ -33,7 +35,7 @@ pub enum WaitReason {
         bitstream: Digest,
     },
     /// Other pods are moved off the board first.
-    #[error("the board is reconfigured as a whole, and {} moved off it first", are(.0))]
+    #[error("the board is reconfigured as a whole, and {} moved off it first", are(.0.len()))]
     Moving(Vec<String>),
 }
 
@@ -104,8 +106,8 @@ pub enum GateRefusal {
     },
     /// Other pods use the board, which is reconfigured as a whole.
     #[error(
-        "the board is reconfigured as a whole, and kernels of others run or wait there: {}; try again when they are idle, \
-         or have the registry move pods (registry.moves: evict)", list(.0)
+        "the board is reconfigured as a whole, and kernels of {} run or wait there; try again when they are idle, or \
+         have the registry move pods (registry.moves: evict)", others(.0.len())
     )]
     OthersBusy(Vec<String>),
 }
@@ -132,8 +134,12 @@ fn list(names: &[String]) -> String {
     }
 }
 
-fn are(names: &[String]) -> String {
-    format!("{} {}", list(names), if names.len() == 1 { "is" } else { "are" })
+fn others(pods: usize) -> String {
+    if pods == 1 { "another pod".to_owned() } else { format!("{pods} other pods") }
+}
+
+fn are(pods: usize) -> String {
+    if pods == 1 { "a pod is".to_owned() } else { format!("{pods} pods are") }
 }
 
 fn kind(kind: &BoardKind) -> String {

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
 use fpga_artifacts::{Hosts, of_bytes};
-use fpga_bitstream_store::{Source, Store, StoreOptions, Wanted};
+use fpga_bitstream_store::{Owner, Source, Store, StoreOptions, Wanted};
 use fpga_core::bitstream::Digest;
+use proptest::prelude::*;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -71,7 +72,7 @@ fn part(stream: &mut TcpStream, bytes: &[u8], from: usize, sent: usize) {
 
 fn wanted(address: &str, bytes: &[u8]) -> Wanted {
     let source = Source::oci(&format!("{address}/team/sobel@{}", of_bytes(b"the manifest"))).unwrap();
-    Wanted { digest: of_bytes(bytes), bytes: bytes.len() as u64, source }
+    Wanted { digest: of_bytes(bytes), bytes: bytes.len() as u64, source, owner: Owner::Library }
 }
 
 fn options(folder: &Path, hosts: &[&str]) -> StoreOptions {
@@ -175,7 +176,8 @@ async fn a_download_that_breaks_goes_on_where_it_broke_also_in_another_process()
     let folder = tempfile::tempdir().unwrap();
     let wanted = wanted(&address, &content);
     drop(Store::open(options(folder.path(), &[&address])).unwrap());
-    let key = of_bytes(format!("{} {} {}", wanted.digest, wanted.bytes, wanted.source).as_bytes());
+    let key =
+        of_bytes(format!("{} {} {} {}", wanted.digest, wanted.bytes, wanted.source, wanted.owner).as_bytes());
     let key = key.to_string().replace("sha256:", "");
     std::fs::write(folder.path().join("partial").join(key), &content[..100_000]).unwrap();
     let store = Store::open(options(folder.path(), &[&address])).unwrap();
@@ -304,6 +306,95 @@ async fn no_host_leads_to_another_one_and_only_listed_or_public_ones_are_asked()
         }
     }
     assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_digest_opens_nothing_that_another_owner_has() {
+    let content = b"secret of the shop".to_vec();
+    let (sent, asked) = (content.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&asked);
+    let address = host(move |request, stream| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        match request.path.contains("team/sobel") {
+            true => part(stream, &sent, request.from, usize::MAX),
+            false => write(stream, &head("404 Not Found", 0, "")),
+        }
+    });
+    let (store, folder) = open(&address);
+    let of = |owner: &str| Wanted { owner: Owner::Namespace(owner.to_owned()), ..wanted(&address, &content) };
+    let shop = of("shop");
+    let path = store.get(&shop, nothing).await.unwrap();
+
+    // A place that does not have the bytes, and a size that is not theirs.
+    let elsewhere = Source::oci(&format!("{address}/evil/any@{}", of_bytes(b"the manifest"))).unwrap();
+    let small = Wanted { bytes: 1, ..of("evil") };
+    for evil in [Wanted { source: elsewhere, ..of("evil") }, small] {
+        assert!(store.get(&evil, nothing).await.is_err(), "{evil:?}");
+        assert_eq!(std::fs::read(&path).unwrap(), content, "the file of others stays");
+    }
+
+    // Whoever can fetch the bytes gets them, once by a download of their own.
+    for owner in ["mill", "mill", "shop"] {
+        assert_eq!(store.get(&of(owner), nothing).await.unwrap(), path);
+    }
+    let before = asked.load(Ordering::Relaxed);
+    drop(store);
+    let store = Store::open(options(folder.path(), &[&address])).unwrap();
+    for owner in ["mill", "shop"] {
+        assert_eq!(store.get(&of(owner), nothing).await.unwrap(), path);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), before, "a store that starts again knows who has delivered");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Each owner asks at places, some of which have the bytes. Who gets them is decided by the place alone, never by what the
+    /// node has already, and no store forgets who has had a delivery.
+    #[test]
+    fn bytes_go_to_whoever_can_fetch_them_and_to_nobody_else(
+        asks in prop::collection::vec((0..3_u8, 0..2_usize, 0..3_u8), 1..12),
+        places in prop::collection::vec(any::<u8>(), 3),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let contents = [b"one".to_vec(), b"another".to_vec()];
+        // Bit B of a place: it has the content B.
+        let has = |place: u8, content: usize| places[usize::from(place)] >> content & 1 == 1;
+        let has_all: Vec<[bool; 2]> = (0..3).map(|place| [has(place, 0), has(place, 1)]).collect();
+        let sent = contents.clone();
+        let address = host(move |request, stream| {
+            let place = request.path.split('/').find_map(|part| part.strip_prefix("place")?.parse::<usize>().ok());
+            let content = (0..2).find(|at| request.path.ends_with(&of_bytes(&sent[*at]).to_string()));
+            match place.zip(content) {
+                Some((place, content)) if has_all[place][content] => {
+                    part(stream, &sent[content], request.from, usize::MAX);
+                }
+                _ => write(stream, &head("404 Not Found", 0, "")),
+            }
+        });
+        runtime.block_on(async {
+            let (store, _folder) = open(&address);
+            for (owner, content, place) in asks {
+                let source = format!("{address}/place{place}/x@{}", of_bytes(b"the manifest"));
+                let owner = match owner {
+                    0 => Owner::Library,
+                    other => Owner::Namespace(format!("team-{other}")),
+                };
+                let bytes = &contents[content];
+                let asked = Wanted {
+                    digest: of_bytes(bytes),
+                    bytes: bytes.len() as u64,
+                    source: Source::oci(&source).unwrap(),
+                    owner,
+                };
+                let got = store.get(&asked, |_| false).await;
+                assert_eq!(got.is_ok(), has(place, content), "{asked:?}: {got:?}");
+                if let Ok(path) = got {
+                    assert_eq!(std::fs::read(path).unwrap(), *bytes);
+                }
+            }
+        });
+    }
 }
 
 #[tokio::test]
