@@ -197,7 +197,7 @@ async fn of_two_conflicting_requests_the_first_wins_and_the_other_waits_no_longe
     is_allowed(&manager, &CART, &images[0]).await;
     let told = refusal(&manager, &WHEEL.token(), &images[1]).await;
     assert!(told.contains("another request has the board reconfigured first"), "{told}");
-    assert!(!told.contains("shop") && !told.contains("sha256:"), "{told}");
+    assert!(!told.contains("shop"), "{told}");
     assert!(told.contains("try again later"), "{told}");
     // It does not come first for ever.
     is_allowed(&manager, &WHEEL, &images[1]).await;
