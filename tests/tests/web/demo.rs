@@ -53,7 +53,8 @@ async fn each_view_shows_the_demo_as_it_runs() {
     create_pod_that_waits(&demo_runs.join("admin.kubeconfig")).await;
     browser.wait_for_text("Waiting · 1 pod").await.unwrap();
     browser.wait("document.querySelector('.aside .slowest:not([hidden]) a') !== null").await.unwrap();
-    let loads = "Number(document.querySelectorAll('.figures .value span')[5].textContent) >= 12";
+    // Each function was loaded at least once. How often boards change then depends on where its replicas are.
+    let loads = "Number(document.querySelectorAll('.figures .value span')[5].textContent) >= 4";
     browser.wait(loads).await.unwrap();
     let folder = pictures();
     for scheme in ["light", "dark"] {
@@ -61,9 +62,9 @@ async fn each_view_shows_the_demo_as_it_runs() {
         browser.picture(&folder.join(format!("demo-cluster-{scheme}.png"))).await.unwrap();
     }
     browser.prefer("light").await.unwrap();
-    // What changes on a board is drawn as it changes.
+    // Figures are drawn anew as they change.
     let changed = "new Promise(done => new MutationObserver((_, seen) => { seen.disconnect(); done(true); })\
-        .observe(document.querySelector('.moments'), { childList: true }))";
+        .observe(document.querySelector('.figures'), { childList: true, characterData: true, subtree: true }))";
     assert_eq!(browser.value(changed).await.unwrap(), true);
 
     browser.value("location.hash = '#/node/node-a'").await.unwrap();
