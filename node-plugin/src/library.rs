@@ -17,8 +17,8 @@ use tracing::warn;
 
 /// Longest time that the API server may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Number of Bitstreams of a namespace among which a digest is looked for.
-const MAX_LISTED: u32 = 5000;
+/// Number of Bitstreams in an answer of the API server.
+const PAGE: u32 = 500;
 
 /// The Bitstreams of the cluster.
 pub(crate) struct Bitstreams {
@@ -92,13 +92,12 @@ impl Bitstreams {
         let mut library = Library::new(self.rules.shared.clone());
         let mut selects = false;
         for of in BTreeSet::from([Some(namespace), self.rules.shared.as_deref()]).into_iter().flatten() {
-            let api: Api<Bitstream> = Api::namespaced(self.client.clone(), of);
-            let listed = match in_time(api.list(&ListParams::default().limit(MAX_LISTED))).await? {
+            let listed = match in_time(self.list(of)).await? {
                 Ok(listed) => listed,
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
                 Err(error) => return Err(LibraryError::Api(error.to_string())),
             };
-            for object in &listed.items {
+            for object in &listed {
                 selects |= object.spec.allowed_namespaces.from == FromNamespaces::Selector;
                 library.insert(of, &object.name_any(), self.rules.bitstream(object));
             }
@@ -107,6 +106,20 @@ impl Bitstreams {
             library.set_namespace(namespace, labels);
         }
         Ok(Some(library))
+    }
+
+    /// All Bitstreams of a namespace, page by page.
+    async fn list(&self, namespace: &str) -> kube::Result<Vec<Bitstream>> {
+        let api: Api<Bitstream> = Api::namespaced(self.client.clone(), namespace);
+        let (mut params, mut found) = (ListParams::default().limit(PAGE), Vec::new());
+        loop {
+            let page = api.list(&params).await?;
+            found.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(found),
+            }
+        }
     }
 
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<Bitstream>, LibraryError> {
@@ -118,9 +131,7 @@ impl Bitstreams {
     async fn all(&self, namespace: &str) -> Result<Vec<Bitstream>, LibraryError> {
         let mut found = Vec::new();
         for of in BTreeSet::from([Some(namespace), self.rules.shared.as_deref()]).into_iter().flatten() {
-            let api: Api<Bitstream> = Api::namespaced(self.client.clone(), of);
-            let params = ListParams::default().limit(MAX_LISTED);
-            found.extend(unless_absent(api.list(&params)).await?.map(|list| list.items).unwrap_or_default());
+            found.extend(unless_absent(self.list(of)).await?.unwrap_or_default());
         }
         Ok(found)
     }
@@ -235,6 +246,28 @@ mod tests {
             "spec": {"variants": [variant], "allowedNamespaces": {"from": "All"}},
         });
         serde_json::from_value(object).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_digest_is_found_on_the_last_page_of_a_long_list() {
+        let digest = format!("sha256:{}", "08".repeat(32));
+        let on_last = digest.clone();
+        let list = move |request: axum::extract::Request| async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let (items, next) = if query.contains("continue=second") {
+                (vec![bitstream("shop", "last", &on_last)], "")
+            } else {
+                (vec![bitstream("shop", "first", &format!("sha256:{}", "07".repeat(32)))], "second")
+            };
+            axum::Json(json!({
+                "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "BitstreamList",
+                "metadata": {"continue": next}, "items": items,
+            }))
+        };
+        let client = Client::new(axum::Router::new().fallback(list), "default");
+        let rules = LibraryRules { shared: None, ..LibraryRules::default() };
+        let library = Bitstreams { client, rules }.of_namespace("shop").await.unwrap().unwrap();
+        assert!(matches!(library.meaning("shop", &digest.parse().unwrap()), Meaning::Variants(_)));
     }
 
     #[test]
