@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::status;
 use anyhow::Result;
 use events::Events;
-use found::{Found, LostBoards};
+use found::{Found, LostBoards, Page};
 use fpga_cluster::moves::{COLD_STARTS, Cause, PastMove, Progress, Replacement, decide};
 use fpga_core::units::{Millis, WallTime};
 use fpga_net::election::Leadership;
@@ -47,6 +47,7 @@ pub struct Mover {
     events: Events,
     steps: Steps,
     lost: LostBoards,
+    page: Page,
     states: NodeStates,
 }
 
@@ -56,8 +57,8 @@ impl Mover {
     pub fn new(client: Client, settings: MoveSettings, metrics: Metrics, me: String) -> Self {
         let events = Events::new(client.clone(), metrics.clone(), me);
         let steps = Steps::new(client.clone(), settings.clone());
-        let (lost, states) = (LostBoards::default(), NodeStates::default());
-        Self { client, settings, metrics, events, steps, lost, states }
+        let (lost, page, states) = (LostBoards::default(), Page::default(), NodeStates::default());
+        Self { client, settings, metrics, events, steps, lost, page, states }
     }
 
     /// Forgets what was seen: another replica leads.
@@ -93,7 +94,7 @@ impl Mover {
             let more: Vec<Found<'_>> = more.into_iter().filter(is_new).collect();
             found.extend(more);
         }
-        found.truncate(MOST_LOOKED_AT);
+        let found = self.page.next(found, MOST_LOOKED_AT);
         let judged = workloads::judge(&self.client, found, self.settings.new_before_old).await?;
         let candidates: Vec<_> = judged.iter().map(|judged| judged.candidate.clone()).collect();
         let mut policy = self.settings.policy;

@@ -18,6 +18,28 @@ pub struct Found<'p> {
     pub cause: Cause,
 }
 
+/// Which pods are judged in an interval: a page at a time, in turn, so that pods that can't move keep no later one from it.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// UID of the last pod of the page before.
+    last: String,
+}
+
+impl Page {
+    /// The next `most` of the pods that were found, in the order of their UIDs; the first one follows the last one.
+    pub fn next<'p>(&mut self, mut found: Vec<Found<'p>>, most: usize) -> Vec<Found<'p>> {
+        if found.len() <= most {
+            return found;
+        }
+        found.sort_by(|one, other| one.pod.uid.cmp(&other.pod.uid));
+        let begin = found.partition_point(|found| found.pod.uid <= self.last) % found.len();
+        found.rotate_left(begin);
+        found.truncate(most);
+        self.last = found.last().map(|found| found.pod.uid.clone()).unwrap_or_default();
+        found
+    }
+}
+
 /// Boards that are lost, by node and id, each with the moment at which that was seen first.
 #[derive(Debug, Default)]
 pub struct LostBoards(BTreeMap<(String, String), MonotonicTime>);
@@ -137,6 +159,20 @@ mod tests {
             is_ending: false,
             new_before_old: false,
         }
+    }
+
+    #[test]
+    fn pods_that_can_not_move_keep_no_later_one_from_being_judged() {
+        let names: Vec<String> = (0..100).map(|number| format!("pod-{number:03}")).collect();
+        let pods: Vec<FpgaPod> = names.iter().map(|name| pod(name, &[], false)).collect();
+        let all = || pods.iter().map(|pod| Found { pod, cause: Cause::NotPrepared }).collect::<Vec<_>>();
+        let mut page = Page::default();
+        let mut seen = BTreeSet::new();
+        for _ in 0..2 {
+            seen.extend(page.next(all(), 64).into_iter().map(|found| found.pod.uid.clone()));
+        }
+        assert_eq!(seen.len(), 100, "two pages have everybody");
+        assert_eq!(page.next(all()[..3].to_vec(), 64).len(), 3, "few are judged at once");
     }
 
     fn node(state: NodeState) -> KnownNode {
