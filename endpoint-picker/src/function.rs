@@ -13,6 +13,9 @@ pub const FUNCTION_LABEL: &str = "fpga-scheduling.io/function";
 
 /// Annotation of a function's Service: the most requests that may wait for a slot.
 pub const MAX_WAITING_ANNOTATION: &str = "fpga-scheduling.io/max-waiting";
+/// Annotation of a function's Service: the port that takes requests, by name or number. Without it, the first port whose
+/// `appProtocol` is HTTP; else the port `http`; else the first one.
+pub const PORT_ANNOTATION: &str = "fpga-scheduling.io/port";
 
 /// A function: its namespace and its name there. Text form: `NAMESPACE/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

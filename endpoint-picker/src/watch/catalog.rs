@@ -4,14 +4,16 @@
 mod tests;
 
 use super::Key;
-use crate::function::{FUNCTION_LABEL, Function, FunctionName, MAX_WAITING_ANNOTATION, Replica, is_label};
+use crate::function::{
+    FUNCTION_LABEL, Function, FunctionName, MAX_WAITING_ANNOTATION, PORT_ANNOTATION, Replica, is_label,
+};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::names::{ACCELERATOR_ALIAS, BITSTREAMS_ANNOTATION, BOARDS_ANNOTATION};
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tracing::warn;
 
@@ -30,8 +32,8 @@ pub struct Catalog {
     of_service: HashMap<Key, BTreeSet<Key>>,
     /// The Services of each function.
     of_function: HashMap<FunctionName, BTreeSet<Key>>,
-    /// The functions of each pod.
-    of_pod: HashMap<Key, HashSet<Key>>,
+    /// The slices that have each pod.
+    of_pod: HashMap<Key, BTreeSet<Key>>,
     changed: HashSet<FunctionName>,
 }
 
@@ -40,18 +42,28 @@ struct ServiceEntry {
     function: FunctionName,
     bitstream: Option<BitstreamId>,
     max_waiting: Option<usize>,
+    /// Name or number of the port that takes requests.
+    port: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct SliceEntry {
     service: Key,
+    ports: Vec<PortEntry>,
     endpoints: Vec<EndpointEntry>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct PortEntry {
+    name: String,
+    number: u16,
+    is_http: bool,
 }
 
 /// An endpoint that is ready.
 #[derive(Debug, PartialEq, Eq)]
 struct EndpointEntry {
-    address: SocketAddr,
+    address: IpAddr,
     node: Option<Arc<str>>,
     /// The pod, and its UID.
     pod: Option<(Key, Arc<str>)>,
@@ -90,9 +102,9 @@ impl Catalog {
             function.bitstream = function.bitstream.or_else(|| entry.bitstream.clone());
             function.max_waiting = function.max_waiting.or(entry.max_waiting);
             let slices = self.of_service.get(service).into_iter().flatten();
-            for endpoint in
-                slices.filter_map(|slice| self.slices.get(slice)).flat_map(|slice| &slice.endpoints)
-            {
+            let slices = slices.filter_map(|slice| Some((self.slices.get(slice)?, entry.port.as_deref())));
+            let endpoints = slices.filter_map(|(slice, port)| Some((slice.port(port)?, &slice.endpoints)));
+            for (port, endpoint) in endpoints.flat_map(|(port, all)| all.iter().map(move |one| (port, one))) {
                 let pod = endpoint.pod.as_ref().and_then(|(key, uid)| {
                     // A pod of the same name may be another one.
                     self.pods.get(key).filter(|pod| pod.uid == *uid)
@@ -102,16 +114,22 @@ impl Catalog {
                 }
                 of_pods = of_pods.or_else(|| pod.and_then(|pod| pod.bitstream.clone()));
                 let replica = Replica {
-                    address: endpoint.address,
+                    address: SocketAddr::new(endpoint.address, port),
                     pod: endpoint.pod.as_ref().map(|(_, uid)| Arc::clone(uid)),
                     node: endpoint.node.clone(),
                     boards: pod.map_or_else(Vec::new, |pod| pod.boards.clone()),
                 };
-                replicas.insert(endpoint.address, replica);
+                // A pod of two families of addresses has an endpoint in each of two slices.
+                let same = replica.pod.clone().ok_or(replica.address);
+                let other = replicas.entry(same).or_insert_with(|| replica.clone());
+                if replica.address < other.address {
+                    *other = replica;
+                }
             }
         }
         function.bitstream = function.bitstream.or(of_pods);
         function.replicas = replicas.into_values().collect();
+        function.replicas.sort_by_key(|replica| replica.address);
         Some(function)
     }
 
@@ -129,6 +147,7 @@ impl Catalog {
             function: FunctionName::new(&key.0, name),
             bitstream: bitstream(meta),
             max_waiting: annotation(meta, MAX_WAITING_ANNOTATION).and_then(|text| text.parse().ok()),
+            port: annotation(meta, PORT_ANNOTATION).map(str::to_owned),
         };
         if self.services.get(&key) == Some(&entry) {
             return;
@@ -163,16 +182,16 @@ impl Catalog {
         let key = super::key(slice);
         let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
         let Some(service) = service else { return self.remove_slice(&key) };
-        let port = slice.ports.iter().flatten().find_map(|port| u16::try_from(port.port?).ok());
+        let ports = slice.ports.iter().flatten().filter_map(PortEntry::of).collect();
         let endpoints = slice.endpoints.iter().flatten();
-        let endpoints = endpoints.filter_map(|endpoint| entry(&key.0, endpoint, port?)).collect();
-        let new = SliceEntry { service: (key.0.clone(), service.clone()), endpoints };
+        let endpoints = endpoints.filter_map(|endpoint| entry(&key.0, endpoint)).collect();
+        let new = SliceEntry { service: (key.0.clone(), service.clone()), ports, endpoints };
         if self.slices.get(&key) == Some(&new) {
             return;
         }
         self.remove_slice(&key);
         for (pod, _) in new.endpoints.iter().filter_map(|endpoint| endpoint.pod.as_ref()) {
-            self.of_pod.entry(pod.clone()).or_default().insert(new.service.clone());
+            self.of_pod.entry(pod.clone()).or_default().insert(key.clone());
         }
         self.of_service.entry(new.service.clone()).or_default().insert(key.clone());
         self.touch(&new.service);
@@ -189,7 +208,11 @@ impl Catalog {
             }
         }
         for (pod, _) in entry.endpoints.iter().filter_map(|endpoint| endpoint.pod.as_ref()) {
-            self.of_pod.remove(pod);
+            let Some(slices) = self.of_pod.get_mut(pod) else { continue };
+            slices.remove(key);
+            if slices.is_empty() {
+                self.of_pod.remove(pod);
+            }
         }
         self.touch(&entry.service);
     }
@@ -231,7 +254,9 @@ impl Catalog {
     }
 
     fn touch_pod(&mut self, pod: &Key) {
-        let services: Vec<Key> = self.of_pod.get(pod).into_iter().flatten().cloned().collect();
+        let slices = self.of_pod.get(pod).into_iter().flatten();
+        let services: Vec<Key> =
+            slices.filter_map(|slice| self.slices.get(slice)).map(|slice| slice.service.clone()).collect();
         services.iter().for_each(|service| self.touch(service));
     }
 
@@ -242,8 +267,33 @@ impl Catalog {
     }
 }
 
+impl SliceEntry {
+    /// The port that takes requests: the one that the Service's annotation names, else the first that speaks HTTP, else
+    /// `http`, else the first. `None` if there is no such port.
+    fn port(&self, named: Option<&str>) -> Option<u16> {
+        if let Some(named) = named {
+            let is_it = |port: &&PortEntry| port.name == named || port.number.to_string() == named;
+            return self.ports.iter().find(is_it).map(|port| port.number);
+        }
+        let by_protocol = self.ports.iter().find(|port| port.is_http);
+        let by_name = || self.ports.iter().find(|port| port.name == "http");
+        by_protocol.or_else(by_name).or(self.ports.first()).map(|port| port.number)
+    }
+}
+
+impl PortEntry {
+    fn of(port: &EndpointPort) -> Option<Self> {
+        let protocol = port.app_protocol.as_deref().unwrap_or_default();
+        Some(Self {
+            name: port.name.clone().unwrap_or_default(),
+            number: u16::try_from(port.port?).ok()?,
+            is_http: ["http", "kubernetes.io/h2c", "kubernetes.io/ws"].contains(&protocol),
+        })
+    }
+}
+
 /// The endpoint, if it takes requests.
-fn entry(namespace: &str, endpoint: &Endpoint, port: u16) -> Option<EndpointEntry> {
+fn entry(namespace: &str, endpoint: &Endpoint) -> Option<EndpointEntry> {
     // Absent means "unknown", which is to be taken for "ready".
     let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
     let address = endpoint.addresses.first()?.parse().ok().filter(|_| is_ready)?;
@@ -254,7 +304,7 @@ fn entry(namespace: &str, endpoint: &Endpoint, port: u16) -> Option<EndpointEntr
         Some(((namespace, name), Arc::from(pod.uid.as_deref()?)))
     });
     let node = endpoint.node_name.as_deref().map(Arc::from);
-    Some(EndpointEntry { address: SocketAddr::new(address, port), node, pod })
+    Some(EndpointEntry { address, node, pod })
 }
 
 fn annotation<'m>(meta: &'m ObjectMeta, key: &str) -> Option<&'m str> {

@@ -82,6 +82,57 @@ fn a_pods_annotation_names_its_boards_and_a_pod_that_ends_gets_nothing_more() {
 }
 
 #[test]
+fn a_pod_of_two_services_stays_in_one_when_the_slice_of_the_other_goes() {
+    let mut catalog = catalog();
+    catalog.service(&service("canary", "canary"));
+    let mut other = slice("canary-1", &[("a", true)]);
+    other.metadata.labels = of(json!({SERVICE_NAME_LABEL: "canary"}));
+    catalog.slice(&other);
+    catalog.remove_slice(&("team".to_owned(), "canary-1".to_owned()));
+    catalog.changed();
+    catalog.pod(&pod("a", "u-a", "board-1"));
+    assert_eq!(catalog.changed(), HashSet::from([FunctionName::new("team", "web")]));
+    assert_eq!(replicas(&catalog, "web")[0], owned(("10.0.0.1:8080", "board-1")));
+}
+
+#[test]
+fn a_service_of_two_families_and_several_ports_has_one_replica_for_each_pod_at_the_port_of_its_requests() {
+    let found = |ports: Value, annotation: Option<&str>| -> Vec<String> {
+        let mut catalog = Catalog::default();
+        let mut service = service("web", "");
+        if let Some(port) = annotation {
+            service
+                .metadata
+                .annotations
+                .get_or_insert_default()
+                .insert(PORT_ANNOTATION.to_owned(), port.to_owned());
+        }
+        catalog.service(&service);
+        for (name, family) in [("web-4", "IPv4"), ("web-6", "IPv6")] {
+            let mut slice = slice(name, &[("a", true), ("bb", true)]);
+            slice.address_type = family.to_owned();
+            slice.ports = of(ports.clone());
+            for (number, endpoint) in slice.endpoints.iter_mut().flatten().enumerate() {
+                if family == "IPv6" {
+                    endpoint.addresses = vec![format!("fd00::{}", number + 1)];
+                }
+            }
+            catalog.slice(&slice);
+        }
+        replicas(&catalog, "web").into_iter().map(|(address, _)| address).collect()
+    };
+    let named = json!([{"name": "metrics", "port": 9090}, {"name": "http", "port": 8080}]);
+    let by_protocol = json!([{"name": "http", "port": 9090}, {"name": "web", "port": 8080, "appProtocol": "kubernetes.io/h2c"}]);
+    let at_8080 = ["10.0.0.1:8080", "10.0.0.2:8080"];
+    assert_eq!(found(named.clone(), None), at_8080);
+    assert_eq!(found(by_protocol, None), at_8080);
+    for port in ["metrics", "9090"] {
+        assert_eq!(found(named.clone(), Some(port)), ["10.0.0.1:9090", "10.0.0.2:9090"]);
+    }
+    assert_eq!(found(named, Some("none")), [""; 0]);
+}
+
+#[test]
 fn no_annotation_makes_a_pod_have_boards_without_end() {
     let mut catalog = catalog();
     let boards: Vec<String> = (0..1_000).map(|number| format!("board-{number}")).collect();
