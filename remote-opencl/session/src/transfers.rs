@@ -258,14 +258,13 @@ impl Transfers {
     pub fn take(&mut self, data: Option<v1::Data>) -> Result<Data, TransferError> {
         let of_message = |bytes| Ok(Data { pieces: vec![bytes], hold: None });
         match data.and_then(|data| data.form) {
-            None => Err(TransferError::Missing),
+            None | Some(Form::Later(_)) => Err(TransferError::Missing),
             Some(Form::Inline(bytes)) if bytes.is_empty() => Err(TransferError::Missing),
             Some(Form::Inline(bytes)) if bytes.len() > MAX_MESSAGE_BYTES => {
                 Err(TransferError::Inline(bytes.len()))
             }
             Some(Form::Inline(bytes)) => of_message(bytes),
             Some(Form::Segment(range)) => of_message(self.segments.copy(&range)?),
-            Some(Form::Later(_)) => Err(TransferError::Missing),
             Some(Form::Transfer(transfer)) => self.close(&transfer),
         }
     }

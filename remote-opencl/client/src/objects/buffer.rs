@@ -34,7 +34,7 @@ enum Kind {
     /// A buffer with memory of its own. Maps of the buffer and of its sub-buffers point into one host memory: the
     /// application's, or a shadow that the first map allocates.
     Root {
-        application: Option<HostCopy>,
+        application: Option<Box<HostCopy>>,
         /// The memory of the buffer itself, if that is shared with the manager.
         storage: Option<Storage>,
         shadow: Mutex<Option<HostTarget>>,
@@ -111,7 +111,7 @@ impl Buffer {
         if storage.is_none() {
             session.prepare_shared_memory(size);
         }
-        let application = application.map(HostCopy::new);
+        let application = application.map(|memory| Box::new(HostCopy::new(memory)));
         let kind = Kind::Root { application, storage, shadow: Mutex::default() };
         Ok(Arc::new(Self::with_kind(id, context, flags, size, kind)))
     }
@@ -240,7 +240,7 @@ impl Buffer {
     /// The program's memory of a `CL_MEM_USE_HOST_PTR` buffer, and the buffer's offset in it.
     pub(crate) fn host_copy(&self) -> Option<(&HostCopy, usize)> {
         match &self.kind {
-            Kind::Root { application, .. } => application.as_ref().map(|copy| (copy, 0)),
+            Kind::Root { application, .. } => application.as_deref().map(|copy| (copy, 0)),
             Kind::Sub { parent, origin } => parent.host_copy().map(|(copy, begin)| (copy, begin + origin)),
         }
     }
