@@ -2,6 +2,7 @@
 
 pub(crate) mod fd_channel;
 mod free_ranges;
+pub(crate) mod host_bytes;
 pub(crate) mod host_copy;
 pub(crate) mod host_memory;
 mod mapping;

@@ -7,7 +7,6 @@ pub(crate) mod context;
 pub(crate) mod device_queue;
 pub(crate) mod event;
 mod failures;
-pub(crate) mod host_order;
 pub mod image;
 mod in_place;
 pub(crate) mod kernel;

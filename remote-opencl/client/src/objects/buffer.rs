@@ -14,6 +14,7 @@ use bytes::Bytes;
 use fpga_protocol::memory_flags::{KERNEL_ACCESS, OF_VENDORS};
 use fpga_protocol::v1::{self, call::Method};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 const HOST_ACCESS: u64 = cl::MEM_HOST_WRITE_ONLY | cl::MEM_HOST_READ_ONLY | cl::MEM_HOST_NO_ACCESS;
@@ -323,6 +324,23 @@ pub(crate) fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
         return Err(ClError::INVALID_VALUE);
     }
     checked_flags(flags & !(KERNEL_ACCESS | HOST_ACCESS) | kernel | host | parent & HOST_POINTER)
+}
+
+/// Notes that the program's memory at these addresses is equal to the content of buffers, after a command of this type has
+/// moved bytes between both.
+pub(crate) fn note_equal<'a>(
+    command_type: u32,
+    buffers: impl IntoIterator<Item = &'a Arc<Buffer>>,
+    addresses: Option<Range<usize>>,
+) {
+    let moves = [cl::COMMAND_MAP_BUFFER, cl::COMMAND_UNMAP_MEM_OBJECT, cl::COMMAND_MIGRATE_MEM_OBJECTS]
+        .contains(&command_type);
+    let Some(addresses) = addresses.filter(|_| moves) else { return };
+    for buffer in buffers {
+        if let Some((copy, _)) = buffer.host_copy() {
+            copy.is_equal_at(&addresses);
+        }
+    }
 }
 
 /// A buffer in use by a command. Dropped when the command has ended.

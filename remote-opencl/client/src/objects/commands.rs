@@ -1,6 +1,7 @@
 //! The commands that queues take: they are checked, and then enqueued in the session or executed at once.
 
 mod images;
+mod late;
 mod mapping;
 mod migrate;
 mod payload;
@@ -9,8 +10,6 @@ mod transfers;
 
 pub use mapping::Mapped;
 pub use migrate::Migration;
-pub(in crate::objects) use migrate::note_equal;
-pub(crate) use payload::HostBytes;
 
 use crate::cl;
 use crate::error::{ClError, Result};
@@ -223,7 +222,7 @@ impl Queue {
         Ok(event)
     }
 
-    pub(in crate::objects) fn append(
+    fn append(
         self: &Arc<Self>,
         id: u64,
         command_type: u32,
@@ -237,7 +236,7 @@ impl Queue {
     }
 
     /// Appends a command whose event was made before.
-    pub(in crate::objects) fn append_event(
+    fn append_event(
         self: &Arc<Self>,
         event: &Arc<Event>,
         operation: command::Operation,
@@ -246,7 +245,7 @@ impl Queue {
         let id = event.id();
         let (session, order) = (self.session(), self.session().host_order());
         let Appended { upload, access, gives } = event.appended();
-        order.begin(id, self, &wait, gives);
+        order.begin(id, self.id(), (&wait, self.waits_for(&wait)), gives);
         let command = v1::Command {
             event: id,
             queue: self.id(),
@@ -265,7 +264,7 @@ impl Queue {
     }
 
     /// Sends at once what [`Self::append`] put into the outbox without a flush point.
-    pub(in crate::objects) fn after(&self, sent: Sent) {
+    fn after(&self, sent: Sent) {
         if sent == Sent::Yes {
             self.session().push_out_and_wait_for_room();
         }

@@ -2,9 +2,9 @@
 //! write from it.
 
 use super::Mapped;
-use super::payload::HostBytes;
 use crate::cl;
 use crate::error::{ClError, Result};
+use crate::memory::host_bytes::HostBytes;
 use crate::memory::host_memory::{HostSource, HostTarget};
 use crate::memory::maps::MapAccess;
 use crate::memory::pitches::Pitches;

@@ -1,5 +1,6 @@
 //! Maps and unmaps: reads into the host memory of a buffer, and writes from it.
 
+use super::late::Takes;
 use crate::base::clock::now_ns;
 use crate::base::sync::lock;
 use crate::cl;
@@ -7,7 +8,6 @@ use crate::error::{ClError, Result};
 use crate::memory::maps::{MapAccess, MappedRegion};
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::event::{Event, Uses};
-use crate::objects::late::Takes;
 use crate::objects::queue::Queue;
 use fpga_protocol::v1::{self, command};
 use std::sync::Arc;

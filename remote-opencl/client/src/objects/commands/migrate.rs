@@ -79,7 +79,7 @@ impl Queue {
         };
         let order = self.session().host_order();
         // The program may still write before it sets a user event, so all is taken, and late.
-        let is_held = order.is_held(self, wait);
+        let is_held = order.is_held(wait, self.waits_for(wait));
         if migration == Migration::ToHost || is_held {
             return std::iter::once(0..buffer.size()).collect();
         }
@@ -109,22 +109,5 @@ impl Queue {
         }
         let source = memory.part_as_source(0, memory.len()).ok_or(ClError::INVALID_VALUE)?;
         self.write_pixels(kind, image, region, (source, pitches), wait).map(Some)
-    }
-}
-
-/// Notes that the program's memory at these addresses is equal to the content of buffers, after a command of this type has
-/// moved bytes between both.
-pub(in crate::objects) fn note_equal<'a>(
-    command_type: u32,
-    buffers: impl IntoIterator<Item = &'a Arc<Buffer>>,
-    addresses: Option<Range<usize>>,
-) {
-    let moves = [cl::COMMAND_MAP_BUFFER, cl::COMMAND_UNMAP_MEM_OBJECT, cl::COMMAND_MIGRATE_MEM_OBJECTS]
-        .contains(&command_type);
-    let Some(addresses) = addresses.filter(|_| moves) else { return };
-    for buffer in buffers {
-        if let Some((copy, _)) = buffer.host_copy() {
-            copy.is_equal_at(&addresses);
-        }
     }
 }

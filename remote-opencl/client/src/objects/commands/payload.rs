@@ -1,65 +1,23 @@
 //! The bytes of commands between the program's memory and the manager. They travel in the message, through shared
 //! memory, or in chunks, and always without the gaps between rows.
 
-use super::note_equal;
+use super::late::Takes;
 use crate::error::{ClError, Result};
+use crate::memory::host_bytes::HostBytes;
 use crate::memory::host_memory::{Awaited, HostSource, HostTarget, Shadow};
 use crate::memory::pitches::{Pitches, Scatter};
 use crate::memory::segments::Range as SharedRange;
+use crate::objects::buffer::note_equal;
 use crate::objects::event::{Event, Uses};
-use crate::objects::late::Takes;
 use crate::objects::queue::Queue;
 use crate::wire::outgoing::Upload;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
 use fpga_protocol::v1::{self, command::Operation, data::Form};
-use std::ops::Range;
 use std::sync::Arc;
-
-/// The bytes of a command in host memory, with gaps or without.
-#[derive(Debug)]
-pub(crate) struct HostBytes {
-    source: HostSource,
-    /// Where the bytes lie in the source; `None` if they are all of it.
-    pitches: Option<Pitches>,
-}
-
-impl From<HostSource> for HostBytes {
-    fn from(source: HostSource) -> Self {
-        Self { source, pitches: None }
-    }
-}
-
-impl HostBytes {
-    pub(super) fn with_pitches(source: HostSource, pitches: Pitches) -> Self {
-        Self { source, pitches: (!pitches.is_tight()).then_some(pitches) }
-    }
-
-    /// Number of bytes without the gaps.
-    pub(crate) fn len(&self) -> usize {
-        self.pitches.map_or(self.source.len(), |pitches| pitches.bytes())
-    }
-
-    /// The host memory in which they lie; `None` if they were copied already.
-    pub(super) fn addresses(&self) -> Option<Range<usize>> {
-        self.source.addresses()
-    }
-
-    pub(super) fn is_awaited(&self) -> Awaited {
-        self.source.is_awaited()
-    }
-
-    /// The bytes without gaps. With gaps they are copied now, else they are read when they are sent.
-    pub(crate) fn packed(self) -> HostSource {
-        match self.pitches {
-            Some(pitches) => HostSource::owned(pitches.pack(&self.source)).awaited(self.source.is_awaited()),
-            None => self.source,
-        }
-    }
-}
 
 impl Queue {
     /// Enqueues a command that carries bytes of host memory. They are taken now, unless that makes a difference (see
-    /// [`crate::objects::late`]). `uses` are the command's other uses; `operation` makes the command from the form in
+    /// [`super::late`]). `uses` are the command's other uses; `operation` makes the command from the form in
     /// which the data travels.
     pub(super) fn send(
         self: &Arc<Self>,

@@ -1,9 +1,9 @@
 //! Rectangles of bytes: one command each, whose bytes travel without gaps.
 
 use super::Operation;
-use super::payload::HostBytes;
 use crate::cl;
 use crate::error::Result;
+use crate::memory::host_bytes::HostBytes;
 use crate::memory::host_memory::{HostSource, HostTarget};
 use crate::memory::pitches::Pitches;
 use crate::memory::rect::{Layout, Stretch, check_copy_inside, stretches, wide};

@@ -1,11 +1,10 @@
 //! Writes and reads of buffers: at once if the buffer lies in shared memory and is idle, else by a command.
 
-use super::note_equal;
 use crate::base::clock::now_ns;
 use crate::error::Result;
 use crate::memory::host_memory::{Awaited, HostSource, HostTarget};
 use crate::memory::storage::Storage;
-use crate::objects::buffer::{Buffer, InUse};
+use crate::objects::buffer::{Buffer, InUse, note_equal};
 use crate::objects::event::{Event, Uses};
 use crate::objects::in_place::{IN_PLACE_FROM, InPlaceRead};
 use crate::objects::queue::Queue;
@@ -95,7 +94,7 @@ impl Queue {
     }
 
     /// Whether a command without a wait list that is enqueued now would have to wait for an earlier command.
-    pub(in crate::objects) fn something_comes_first(&self) -> bool {
+    pub(super) fn something_comes_first(&self) -> bool {
         let first = if self.is_in_order() { self.progress().last() } else { self.progress().open_barrier() };
         first.is_some()
     }

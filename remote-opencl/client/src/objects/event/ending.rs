@@ -6,7 +6,8 @@ use crate::base::sync::lock;
 use crate::cl;
 use crate::error::ClError;
 use crate::memory::host_memory::{HostSource, HostTarget};
-use crate::objects::commands::note_equal;
+use crate::objects::buffer::note_equal;
+use crate::objects::late::TakesLate;
 use crate::objects::queue::Queue;
 use crate::session::callbacks;
 use crate::session::pending_command::PendingCommand;
@@ -122,26 +123,6 @@ impl Event {
         note_equal(self.command_type, uses.buffers.iter().map(|buffer| &buffer.0), addresses);
     }
 
-    /// Takes the bytes of a command that waits for them: copies them to the command's shared memory, or sends them.
-    /// Returns false if they don't fit there.
-    pub(crate) fn take_late(&self, bytes: HostSource) -> bool {
-        let upload = {
-            let mut inner = lock(&self.inner);
-            if self.now() <= cl::COMPLETE {
-                return true;
-            }
-            self.note_equal(&inner.uses, bytes.addresses());
-            if let Some(range) = &inner.uses.range {
-                return range.write_at(0, &bytes);
-            }
-            let upload = Arc::new(Upload::new(self.id, bytes));
-            inner.uses.upload = Some(Arc::clone(&upload));
-            upload
-        };
-        self.session().push_upload(upload);
-        true
-    }
-
     /// Ends the event. Returns false if it had ended before.
     pub(super) fn end(&self, status: i32, times: Option<(u64, u64)>) -> bool {
         let (wakers, callbacks, uses) = {
@@ -176,6 +157,26 @@ impl Event {
         for waker in wakers {
             waker.wake();
         }
+        true
+    }
+}
+
+impl TakesLate for Event {
+    fn take_late(&self, bytes: HostSource) -> bool {
+        let upload = {
+            let mut inner = lock(&self.inner);
+            if self.now() <= cl::COMPLETE {
+                return true;
+            }
+            self.note_equal(&inner.uses, bytes.addresses());
+            if let Some(range) = &inner.uses.range {
+                return range.write_at(0, &bytes);
+            }
+            let upload = Arc::new(Upload::new(self.id, bytes));
+            inner.uses.upload = Some(Arc::clone(&upload));
+            upload
+        };
+        self.session().push_upload(upload);
         true
     }
 }

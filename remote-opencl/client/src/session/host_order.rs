@@ -2,15 +2,22 @@
 //! that memory, and which wait for a user event, so that the program may still write to it.
 
 use crate::base::sync::lock;
-use crate::objects::late::LateBytes;
-use crate::objects::queue::Queue;
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The queue of user events: none.
 const NO_QUEUE: u64 = 0;
+
+/// Bytes that a command takes when commands before it have given theirs to the same memory.
+pub(crate) trait WaitingBytes: Debug + Send {
+    /// The events of the commands that must have given their bytes.
+    fn givers(&self) -> &[u64];
+    /// Takes the bytes, and lets the command run.
+    fn take(self: Box<Self>);
+}
 
 /// The pending commands that matter, by the ids of their events.
 #[derive(Debug, Default)]
@@ -27,45 +34,50 @@ struct Inner {
     /// User events that are not set, and commands that wait for one: their queue.
     held: HashMap<u64, u64>,
     /// Bytes that wait for commands that give some to the same memory.
-    waiting: Vec<LateBytes>,
+    waiting: Vec<Box<dyn WaitingBytes>>,
 }
 
 impl HostOrder {
     /// Notes a user event of the program.
-    pub(super) fn begin_user_event(&self, event: u64) {
+    pub(crate) fn begin_user_event(&self, event: u64) {
         self.change(|inner| inner.held.insert(event, NO_QUEUE));
     }
 
-    /// Notes a command that is enqueued in `queue`, waits for the events `wait`, and gives bytes to `gives`.
-    pub(super) fn begin(&self, event: u64, queue: &Queue, wait: &[u64], gives: Option<Range<usize>>) {
-        let is_held = self.is_held(queue, wait);
+    /// Notes a command of `queue`, which waits as in [`Self::is_held`], and gives bytes to `gives`.
+    pub(crate) fn begin(
+        &self,
+        event: u64,
+        queue: u64,
+        (wait, behind): (&[u64], Option<u64>),
+        gives: Option<Range<usize>>,
+    ) {
+        let is_held = self.is_held(wait, behind);
         if gives.is_none() && !is_held {
             return;
         }
         self.change(|inner| {
             if is_held {
-                inner.held.insert(event, queue.id());
+                inner.held.insert(event, queue);
             }
             if let Some(addresses) = gives {
-                inner.givers.insert(event, (queue.id(), addresses));
+                inner.givers.insert(event, (queue, addresses));
             }
         });
     }
 
-    /// Whether a command that is enqueued now and waits for these events waits for a user event. In an in-order queue it
-    /// also waits for all commands before it; without any events, so does a marker or a barrier.
-    pub(super) fn is_held(&self, queue: &Queue, wait: &[u64]) -> bool {
+    /// Whether a command waits for a user event: one that waits for the events `wait`, and for the earlier commands of the
+    /// queue `behind`, if there is one.
+    pub(crate) fn is_held(&self, wait: &[u64], behind: Option<u64>) -> bool {
         if self.is_empty() {
             return false;
         }
         let inner = lock(&self.inner);
-        let waits_for_queue = queue.is_in_order() || wait.is_empty();
         wait.iter().any(|event| inner.held.contains_key(event))
-            || waits_for_queue && inner.held.values().any(|held| *held == queue.id())
+            || behind.is_some_and(|queue| inner.held.values().any(|held| *held == queue))
     }
 
     /// The pending commands that give bytes to these addresses, and their queues.
-    pub(super) fn givers_to(&self, addresses: &Range<usize>) -> Vec<(u64, u64)> {
+    pub(crate) fn givers_to(&self, addresses: &Range<usize>) -> Vec<(u64, u64)> {
         if self.is_empty() {
             return Vec::new();
         }
@@ -75,15 +87,17 @@ impl HostOrder {
         overlapping.map(|(event, (queue, _))| (*event, *queue)).collect()
     }
 
-    /// Returns the bytes if nothing gives some to the same memory any more; else keeps them until then.
-    pub(super) fn until_given(&self, late: LateBytes) -> Option<LateBytes> {
+    /// Takes the bytes now, or as soon as nothing gives some to the same memory any more.
+    pub(crate) fn take_when_given(&self, late: Box<dyn WaitingBytes>) {
         let mut ready = Some(late);
-        self.change(|inner| inner.waiting.extend(ready.take_if(|late| !inner.is_given(late))));
-        ready
+        self.change(|inner| inner.waiting.extend(ready.take_if(|late| !inner.is_given(&**late))));
+        if let Some(ready) = ready {
+            ready.take();
+        }
     }
 
     /// Notes that a command or a user event has ended.
-    pub(super) fn ended(&self, event: u64) {
+    pub(crate) fn ended(&self, event: u64) {
         if self.is_empty() {
             return;
         }
@@ -92,7 +106,7 @@ impl HostOrder {
             inner.held.remove(&event);
             if inner.givers.remove(&event).is_some() && !inner.waiting.is_empty() {
                 let (given, waiting) =
-                    std::mem::take(&mut inner.waiting).into_iter().partition(|late| inner.is_given(late));
+                    std::mem::take(&mut inner.waiting).into_iter().partition(|late| inner.is_given(&**late));
                 (ready, inner.waiting) = (given, waiting);
             }
         });
@@ -113,7 +127,7 @@ impl HostOrder {
 }
 
 impl Inner {
-    fn is_given(&self, late: &LateBytes) -> bool {
+    fn is_given(&self, late: &dyn WaitingBytes) -> bool {
         !late.givers().iter().any(|giver| self.givers.contains_key(giver))
     }
 }
