@@ -139,11 +139,11 @@ lint: nextest mdbook deny ## Format, clippy with warnings denied, rustdoc, licen
 	$(NEXTEST) --profile lint --test it --test repository -E 'package(fpga-book) | binary(repository)'
 
 .PHONY: test-opencl
-test-opencl: setup servers musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (10 minutes)
+test-opencl: setup servers musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (6 minutes)
 	@hack/test-opencl.sh $(NEXTEST)
 
 .PHONY: test-control-plane
-test-control-plane: setup control-plane helm registry envoy promtool numpy gateway-api chromium nextest build ## End to end on a real control plane, with Envoy and the web page in Chromium (15 minutes)
+test-control-plane: setup control-plane helm registry envoy promtool numpy gateway-api chromium nextest build ## End to end on a real control plane, with Envoy and the web page in Chromium (10 minutes)
 	target/debug/fpga-with-control-plane -- $(NEXTEST) --profile control-plane --test end_to_end --test web \
 	    --run-ignored all -E '$(CONTROL_PLANE_TESTS)'
 
@@ -155,7 +155,7 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 	@hack/node-possible.sh
 
 .PHONY: test-node
-test-node: node-possible setup control-plane node helm registry envoy nextest build ## End to end on real nodes, kubelet and containerd (as root, on Linux; 14 minutes)
+test-node: node-possible setup control-plane node helm registry envoy nextest build ## End to end on real nodes, kubelet and containerd (as root, on Linux; 21 minutes)
 	$(NEXTEST) --profile node --test real_node --test end_to_end --run-ignored all \
 	    -E 'binary(real_node) - test(/^(platforms|network_policies)::/) | test(/on_real_nodes/) - test(/timing::/)'
 
