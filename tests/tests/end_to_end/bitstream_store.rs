@@ -190,10 +190,15 @@ async fn a_closed_registry_takes_the_login_of_the_pull_secret() {
     let host = site.registry.address();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
     let error = store.get(&wanted, nothing).await.unwrap_err().to_string();
-    assert!(error.contains("wants a login, and the pull Secret has none that it takes"), "{error}");
+    assert!(error.contains("wants a login. The pull Secret has none that it takes"), "{error}");
     // `me:open sesame` in base64. The Secret is read anew for each download.
     let config = json!({ "auths": { &host: { "auth": "bWU6b3BlbiBzZXNhbWU=" } } });
     std::fs::write(site.folder.path().join("config.json"), config.to_string()).unwrap();
     let store = site.store(&host);
-    store.get(&wanted, nothing).await.unwrap();
+    let own = Wanted { owner: Owner::Namespace("evil".to_owned()), ..wanted.clone() };
+    for _ in ["before the library has fetched it", "after"] {
+        let error = store.get(&own, nothing).await.unwrap_err().to_string();
+        assert!(error.contains("the pull Secret serves the library alone"), "{error}");
+        store.get(&wanted, nothing).await.unwrap();
+    }
 }
