@@ -1,7 +1,7 @@
 //! The files of a store on disk.
 
 use crate::contents::{Contents, Item};
-use crate::source::hex;
+use crate::source::{Owner, hex};
 use fpga_artifacts::{MAX_BITSTREAM_BYTES, of_file};
 use fpga_core::bitstream::Digest;
 use std::fs::{self, DirBuilder, File};
@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Most notes of sources that have delivered the same bytes.
+/// Most owners whose sources have delivered the same bytes.
 const MAX_DELIVERIES: usize = 256;
 
 /// The folder of a store.
@@ -69,21 +69,21 @@ impl Folder {
         absent(fs::remove_file(self.path(item)))
     }
 
-    /// Whether the source with this key has delivered the bytes.
-    pub(crate) fn is_delivered(&self, digest: Digest, key: &str) -> bool {
-        self.deliveries_of(digest).join(key).exists()
+    /// Whether a source of this owner has delivered the bytes.
+    pub(crate) fn is_delivered(&self, digest: Digest, owner: &Owner) -> bool {
+        self.deliveries_of(digest).join(owner.key()).exists()
     }
 
-    /// Notes that the source with this key has delivered the bytes.
-    pub(crate) fn delivered(&self, digest: Digest, key: &str) -> io::Result<()> {
+    /// Notes that a source of this owner has delivered the bytes.
+    pub(crate) fn delivered(&self, digest: Digest, owner: &Owner) -> io::Result<()> {
         let notes = self.deliveries_of(digest);
         DirBuilder::new().recursive(true).mode(0o700).create(&notes)?;
         if fs::read_dir(&notes)?.count() >= MAX_DELIVERIES {
-            // The sources of those that are left out deliver again.
+            // The sources of the owners that are left out deliver again.
             fs::remove_dir_all(&notes)?;
             DirBuilder::new().mode(0o700).create(&notes)?;
         }
-        File::create(notes.join(key)).map(drop)
+        File::create(notes.join(owner.key())).map(drop)
     }
 
     /// Whether a whole file is there with the bytes of its name.

@@ -3,7 +3,7 @@
 //! ```text
 //!  FOLDER/sha256/HEX    whole files, whose digest was compared
 //!  FOLDER/partial/KEY   what has come of a file so far; a try after a break goes on from there
-//!  FOLDER/delivered/HEX/KEY   a note that this source of this owner has delivered the file
+//!  FOLDER/delivered/HEX/KEY   a note that a source of this owner has delivered the file
 //! ```
 //! [`Store::get`] gives the path of a file. Callers that want the same one wait for one download. Files have room for
 //! [`StoreOptions::limit_bytes`]: the least recently used ones go, but never one that is in use.

@@ -19,8 +19,8 @@ pub struct Wanted {
     pub owner: Owner,
 }
 
-/// Whose Bitstream names a source. The bytes that a source has delivered are for this owner alone, so that a digest opens
-/// nothing that another owner withholds.
+/// Whose Bitstream names a source. The bytes that its sources have delivered are for this owner alone, so that a digest
+/// opens nothing that another owner withholds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// The library's, which administrators write. Its sources may need the pull Secret.
@@ -89,11 +89,17 @@ impl Source {
 }
 
 impl Wanted {
-    /// The name of the partial file, and of the note that the source has delivered. Each place and each owner has another
-    /// key: a wrong place must not hinder a right one, and owners get nothing from each other.
+    /// The name of the partial file. Each place and each owner has another one: a wrong place must not hinder a right one.
     pub(crate) fn key(&self) -> String {
         let text = format!("{} {} {} {}", self.digest, self.bytes, self.source, self.owner);
         hex(&of_bytes(text.as_bytes()))
+    }
+}
+
+impl Owner {
+    /// The name of the note that a source of this owner has delivered.
+    pub(crate) fn key(&self) -> String {
+        hex(&of_bytes(self.to_string().as_bytes()))
     }
 }
 

@@ -124,7 +124,7 @@ impl Store {
 
     /// The path of the file with the bytes that are wanted. What is not there is fetched, once for all callers that want
     /// it at the same time; a download goes on although its callers stop waiting. Bytes that are there are fetched again
-    /// if this source has never delivered them to this owner, so that nobody gets bytes by knowing their digest.
+    /// if no source of this owner has ever delivered them, so that nobody gets bytes by knowing their digest.
     ///
     /// `in_use` says whether the file with a digest must stay. The caller sees to it that the wanted one must, from before
     /// the call until the file is used no more; `in_use` must not wait for a caller of this function.
@@ -140,7 +140,7 @@ impl Store {
         let path = self.folder.path(&item);
         let mut done = {
             let mut state = self.state.lock();
-            let is_delivered = || self.folder.is_delivered(wanted.digest, &wanted.key());
+            let is_delivered = || self.folder.is_delivered(wanted.digest, &wanted.owner);
             if state.compared.contains(&wanted.digest) && path.exists() && is_delivered() {
                 state.contents.touch(&item);
                 self.folder.touch(wanted.digest);
@@ -198,7 +198,7 @@ impl Store {
             return Err(error.clone());
         }
         let (item, partial) = (Item::Whole(wanted.digest), Item::Partial(wanted.key()));
-        if !state.contents.has(&item) || !self.folder.is_delivered(wanted.digest, &wanted.key()) {
+        if !state.contents.has(&item) || !self.folder.is_delivered(wanted.digest, &wanted.owner) {
             // What has come already is part of the room that is taken now.
             let mut contents = state.contents.clone();
             contents.remove(&partial);
@@ -236,7 +236,7 @@ impl Store {
         let (item, partial) = (Item::Whole(wanted.digest), Item::Partial(wanted.key()));
         let (folder, digest) = (self.folder.clone(), wanted.digest);
         let is_whole = tokio::task::spawn_blocking(move || folder.is_whole(digest)).await.unwrap_or(false);
-        let fetched = if is_whole && self.folder.is_delivered(digest, &wanted.key()) {
+        let fetched = if is_whole && self.folder.is_delivered(digest, &wanted.owner) {
             Ok(())
         } else {
             // The semaphore is never closed.
@@ -250,7 +250,7 @@ impl Store {
                 } else {
                     self.folder.finish(&wanted.key(), digest)
                 };
-                let noted = finished.and_then(|()| self.folder.delivered(digest, &wanted.key()));
+                let noted = finished.and_then(|()| self.folder.delivered(digest, &wanted.owner));
                 noted.map_err(|error| (FetchError::Disk(error), Partial::Removed))
             })
         };
