@@ -1,6 +1,7 @@
 /* Random programs in which commands take bytes from the same host memory as others give bytes to, and a model of what they
  * must leave there. The program compares every byte of its buffers and of its host memory with the model. */
 #include "program.h"
+#include "chance.h"
 
 static const char USAGE[] =
     "usage: random_host_memory [--seed N] [--cases N] [--commands N] [--only N]\n"
@@ -21,16 +22,6 @@ enum { OWN = BUFFERS - 1 };
 
 /* Bytes that fit into a command, that travel in chunks, that lie in a segment of their own, and that are read in place. */
 static const size_t SIZES[OBJECTS] = { 256, 16384, 1 << 17, 3 << 18, 1 << 16, 1024, 1 << 16, 1 << 20 };
-
-static uint64_t state;
-
-static uint32_t chance(uint32_t below)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 16) % below;
-}
 
 /* A buffer, or a block of host memory. The model has the bytes that it must have when all commands have ended. */
 struct object {
@@ -390,9 +381,7 @@ static void command(void)
 
 static void begin(unsigned long seed)
 {
-    state = seed * 0x9E3779B97F4A7C15u | 1;
-    for (size_t i = 0; i < 8; i++)
-        chance(2);
+    seed_chance(seed);
     r.count = 0;
     for (int i = 0; i < OBJECTS; i++) {
         struct object *o = &r.objects[i];

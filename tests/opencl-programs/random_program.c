@@ -1,6 +1,7 @@
 /* Random valid programs of commands on two queues; what they leave in memory and in their events is printed, so that two
  * OpenCL libraries can be compared. */
 #include "program.h"
+#include "chance.h"
 
 static const char USAGE[] = "usage: random_program [--seed N] [--cases N] [--commands N]\n"
                             "Runs programs (default 10) of up to N commands (default 60): writes, reads, copies, fills, kernels,\n"
@@ -25,16 +26,6 @@ enum { BUFFERS = 4, QUEUES = 2, MOST = 512, LOCAL = 16 };
 
 /* Numbers that fit into a command, that travel in a chunk, and that lie in a segment of their own. */
 static const size_t COUNTS[BUFFERS] = { 64, 4096, 1 << 15, 3 << 16 };
-
-static uint64_t state;
-
-static uint32_t chance(uint32_t below)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 16) % below;
-}
 
 static uint64_t checksum(const void *bytes, size_t size, uint64_t sum)
 {
@@ -221,9 +212,7 @@ static void command(struct running *r)
 static void run(struct running *r, unsigned long seed, size_t commands)
 {
     const size_t u = sizeof(cl_uint);
-    state = seed * 0x9E3779B97F4A7C15u | 1;
-    for (size_t i = 0; i < 8; i++)
-        chance(2);
+    seed_chance(seed);
     for (size_t i = 0; i < BUFFERS; i++) {
         const cl_mem_flags flags[] = { 0, CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR };
         cl_mem_flags chosen = flags[chance(3)];
