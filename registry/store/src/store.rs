@@ -123,8 +123,8 @@ impl Store {
     }
 
     /// The path of the file with the bytes that are wanted. What is not there is fetched, once for all callers that want
-    /// it at the same time; a download goes on although its callers stop waiting. Bytes that are there are fetched again
-    /// if no source of this owner has ever delivered them, so that nobody gets bytes by knowing their digest.
+    /// it at the same time; a download goes on although its callers stop waiting. The store fetches bytes
+    /// again if no source of this owner has ever delivered them. So a digest alone gives no bytes.
     ///
     /// `in_use` says whether the file with a digest must stay. The caller sees to it that the wanted one must, from before
     /// the call until the file is used no more; `in_use` must not wait for a caller of this function.

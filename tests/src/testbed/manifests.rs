@@ -12,7 +12,6 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{
     ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, ValidationDirective,
 };
-
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource as _};
 use serde_json::json;

@@ -334,7 +334,7 @@ async fn a_digest_opens_nothing_that_another_owner_has() {
         assert_eq!(std::fs::read(&path).unwrap(), content, "the file of others stays");
     }
 
-    // Whoever can fetch the bytes gets them, once by a download of their own.
+    // An owner whose source has the bytes gets them, after one download.
     for owner in ["mill", "mill", "shop"] {
         assert_eq!(store.get(&of(owner), nothing).await.unwrap(), path);
     }
@@ -350,8 +350,8 @@ async fn a_digest_opens_nothing_that_another_owner_has() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Each owner asks at places, some of which have the bytes. An owner gets them whose places have delivered them once, and
-    /// nobody else, whatever the node has already.
+    /// Each owner asks at places, some of which have the bytes. An owner gets the bytes if one of the owner's places has
+    /// delivered them. Files of other owners on the node make no difference.
     #[test]
     fn bytes_go_to_whoever_can_fetch_them_and_to_nobody_else(
         asks in prop::collection::vec((0..3_u8, 0..2_usize, 0..3_u8), 1..12),

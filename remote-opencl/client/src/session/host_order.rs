@@ -1,5 +1,6 @@
-//! What the pending commands of a session mean for commands that take bytes of host memory: which of them give bytes to
-//! that memory, and which wait for a user event, so that the program may still write to it.
+//! The pending commands of a session that decide when a later command may take bytes of host memory:
+//! - commands that give bytes to host memory;
+//! - commands that wait for a user event. Until the program sets that event, it may still write to host memory.
 
 use crate::base::sync::lock;
 use std::collections::HashMap;
