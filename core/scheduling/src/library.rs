@@ -614,11 +614,7 @@ mod tests {
             let is_own = of(namespace).is_some();
             let is_given = |bitstream: &&LibraryBitstream| bitstream.allowed == AllowedNamespaces::All;
             let by_library = of("library").map(|all| namespace == "library" || all.iter().any(is_given));
-            let expected = match by_library {
-                Some(false) => Some(false),
-                Some(true) => Some(true),
-                None => is_own.then_some(true),
-            };
+            let expected = by_library.or(is_own.then_some(true));
             let found = match library.meaning(namespace, &id) {
                 Meaning::Unlisted => None,
                 Meaning::Refused => Some(false),
