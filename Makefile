@@ -142,6 +142,10 @@ lint: nextest mdbook deny ## Format, clippy with warnings denied, rustdoc, licen
 test-opencl: setup servers musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (6 minutes)
 	@hack/test-opencl.sh $(NEXTEST)
 
+.PHONY: random-programs
+random-programs: setup nextest build ## 10,000 random OpenCL programs on each path of each runtime (FPGA_RANDOM_PROGRAMS, FPGA_RANDOM_SEED; half an hour)
+	@hack/test-opencl.sh random $(NEXTEST)
+
 .PHONY: test-control-plane
 test-control-plane: setup control-plane helm registry envoy promtool numpy gateway-api chromium nextest build ## End to end on a real control plane, with Envoy and the web page in Chromium (10 minutes)
 	target/debug/fpga-with-control-plane -- $(NEXTEST) --profile control-plane --test end_to_end --test web \

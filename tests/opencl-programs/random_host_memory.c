@@ -5,10 +5,10 @@
 
 static const char USAGE[] =
     "usage: random_host_memory [--seed N] [--cases N] [--commands N] [--only N]\n"
-    "Runs programs (default 10) of up to N commands (default 60) on an in-order and an out-of-order queue: writes, reads,\n"
+    "Runs programs (default 10) of up to N commands (default 60) on two in-order and two out-of-order queues: writes, reads,\n"
     "rectangles, copies, fills, kernels, maps, unmaps and migrations over a few buffers and a few ranges of host memory.\n"
     "Commands that touch the same memory wait for each other, by events or by the order of their queue. User events hold them\n"
-    "back while the program still writes to the memory that they will take. Prints a line for each program.\n"
+    "back while the program, or a callback, still writes to the memory that they will take. Prints a line for each program.\n"
     "--only N ends each program after its first N commands, to find the command at fault.\n";
 
 static const char SOURCE[] = "kernel void blend(global uint *a, global const uint *b, uint by) {\n"
@@ -16,7 +16,7 @@ static const char SOURCE[] = "kernel void blend(global uint *a, global const uin
                              "    a[i] = (a[i] ^ (b[i] << 3 | b[i] >> 29)) * 2654435761u + by;\n"
                              "}\n";
 
-enum { BUFFERS = 5, BLOCKS = 3, OBJECTS = BUFFERS + BLOCKS, QUEUES = 2, MOST = 512, NONE = -1 };
+enum { BUFFERS = 5, BLOCKS = 3, OBJECTS = BUFFERS + BLOCKS, QUEUES = 4, MOST = 512, NONE = -1 };
 /* The buffer whose memory is the program's own. */
 enum { OWN = BUFFERS - 1 };
 
@@ -46,6 +46,8 @@ static struct running {
     /* The host memory that the program fills before it sets the user event: where, with what, and how much. */
     unsigned char *unfilled, *filling;
     size_t unfilled_size;
+    /* Whether a callback fills the memory and sets the user event, instead of resolve(). */
+    bool called_back;
     unsigned char scratch[1 << 20];
 } r;
 
@@ -69,11 +71,17 @@ static void *memory(size_t size)
 
 static void random_bytes(unsigned char *bytes, size_t size)
 {
-    uint32_t word = chance(1u << 30);
-    for (size_t i = 0; i < size; i++) {
-        word = word * 1664525u + 1013904223u;
-        bytes[i] = (unsigned char)(word >> 24);
+    uint64_t word = chance(1u << 30);
+    for (size_t i = 0; i < size; i += sizeof word) {
+        word = word * 6364136223846793005u + 1442695040888963407u;
+        uint64_t mixed = word ^ word >> 29;
+        memcpy(bytes + i, &mixed, size - i < sizeof mixed ? size - i : sizeof mixed);
     }
+}
+
+static bool in_order(int queue)
+{
+    return queue % 2 == 0;
 }
 
 /* Chooses a queue for a command on these objects, and the events that it has to wait for there. */
@@ -84,7 +92,7 @@ static struct waits order(const int *touched, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct object *o = &r.objects[touched[i]];
         held |= o->held;
-        bool is_ordered = w.queue == 0 && o->queue == 0 && chance(3) != 0;
+        bool is_ordered = in_order(w.queue) && o->queue == w.queue && chance(3) != 0;
         if (o->last != NULL && !is_ordered)
             w.list[w.count++] = o->last;
     }
@@ -108,19 +116,46 @@ static void range(size_t size, size_t *at, size_t *count)
     *at = chance((uint32_t)(size - *count + 1));
 }
 
+static void fill_and_set(void)
+{
+    if (r.unfilled != NULL)
+        memcpy(r.unfilled, r.filling, r.unfilled_size);
+    CHECK(clSetUserEventStatus, r.user, CL_COMPLETE);
+}
+
+static void CL_CALLBACK ended(cl_event event, cl_int status, void *data)
+{
+    (void)event, (void)data;
+    EXPECT(status == CL_COMPLETE, "a command ended with %d", status);
+    fill_and_set();
+}
+
+/* Leaves the user event to a callback, now and then: the one of an earlier command, which does not wait for the user event. */
+static void leave_to_callback(void)
+{
+    cl_event earlier = r.objects[chance(OBJECTS)].last;
+    if (earlier == NULL || chance(2) == 0)
+        return;
+    r.called_back = true;
+    CHECK(clSetEventCallback, earlier, CL_COMPLETE, ended, NULL);
+}
+
 static void resolve(void)
 {
     if (r.user == NULL)
         return;
     for (size_t i = 0; i < QUEUES; i++)
-        if (chance(2) == 0)
+        if (r.called_back || chance(2) == 0)
             CHECK(clFlush, r.queues[i]);
-    if (r.unfilled != NULL)
-        memcpy(r.unfilled, r.filling, r.unfilled_size);
+    if (r.called_back)
+        CHECK(clWaitForEvents, 1, &r.user);
+    else
+        fill_and_set();
     free(r.filling);
     r.unfilled = r.filling = NULL;
-    CHECK(clSetUserEventStatus, r.user, CL_COMPLETE);
-    CHECK(clReleaseEvent, r.user);
+    r.called_back = false;
+    /* Released at the end: the callback may still be in its call for the event. */
+    r.events[r.count++] = r.user;
     r.user = NULL;
     for (size_t i = 0; i < OBJECTS; i++)
         r.objects[i].held = false;
@@ -144,6 +179,8 @@ static cl_bool blocks(void)
 
 static void same(const char *what, const unsigned char *is, const unsigned char *must, size_t size)
 {
+    if (memcmp(is, must, size) == 0)
+        return;
     for (size_t i = 0; i < size; i++)
         EXPECT(is[i] == must[i], "%s: byte %zu of %zu is %02x and must be %02x", what, i, size, is[i], must[i]);
 }
@@ -294,6 +331,7 @@ static void map(int buffer, int other)
         random_bytes(r.filling, n);
         memcpy(o->model + at, r.filling, n);
         o->held = true;
+        leave_to_callback();
     }
     w = order(&buffer, 1);
     note(&buffer, 1, &w, unmap(buffer, mapped, &w));
@@ -338,14 +376,15 @@ static void hold(void)
     await(h);
     r.user = clCreateUserEvent(r.d.context, &error);
     check("clCreateUserEvent", error);
-    if (chance(4) == 0)
-        return;
-    r.unfilled = h->host;
-    r.unfilled_size = SIZES[block];
-    r.filling = memory(SIZES[block]);
-    random_bytes(r.filling, SIZES[block]);
-    memcpy(h->model, r.filling, SIZES[block]);
-    h->held = true;
+    if (chance(4) != 0) {
+        r.unfilled = h->host;
+        r.unfilled_size = SIZES[block];
+        r.filling = memory(SIZES[block]);
+        random_bytes(r.filling, SIZES[block]);
+        memcpy(h->model, r.filling, SIZES[block]);
+        h->held = true;
+    }
+    leave_to_callback();
 }
 
 static void command(void)
@@ -424,6 +463,18 @@ static void end(unsigned long seed, size_t commands)
     printf("%lu: %zu commands\n", seed, r.count);
 }
 
+/* A runtime may have no out-of-order queues. */
+static cl_command_queue another_queue(bool ordered)
+{
+    cl_int error;
+    cl_command_queue queue = clCreateCommandQueue(r.d.context, r.d.id, ordered ? 0 : CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+                                                  &error);
+    if (error == CL_INVALID_QUEUE_PROPERTIES)
+        queue = clCreateCommandQueue(r.d.context, r.d.id, 0, &error);
+    check("clCreateCommandQueue", error);
+    return queue;
+}
+
 int main(int argc, char **argv)
 {
     unsigned long seed = 1, cases = 10, commands = 60, only = MOST;
@@ -431,18 +482,15 @@ int main(int argc, char **argv)
         { "--seed", &seed, NULL }, { "--cases", &cases, NULL }, { "--commands", &commands, NULL }, { "--only", &only, NULL }
     };
     OPTIONS(argc, argv, USAGE, options);
-    /* A map is up to three commands. */
+    /* A map is up to three commands and a user event. */
     if (commands > MOST / 4)
         usage(USAGE, EXIT_USAGE);
 
     deadline(60 + (unsigned)cases);
     r.d = open_device(0);
     r.queues[0] = r.d.queue;
-    cl_int error;
-    r.queues[1] = clCreateCommandQueue(r.d.context, r.d.id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
-    if (error == CL_INVALID_QUEUE_PROPERTIES)
-        r.queues[1] = clCreateCommandQueue(r.d.context, r.d.id, 0, &error);
-    check("clCreateCommandQueue", error);
+    for (int i = 1; i < QUEUES; i++)
+        r.queues[i] = another_queue(in_order(i));
     cl_program program = build(&r.d, SOURCE);
     r.blend = kernel_of(program, "blend");
     for (unsigned long i = 0; i < cases; i++) {
@@ -454,7 +502,8 @@ int main(int argc, char **argv)
     }
     CHECK(clReleaseKernel, r.blend);
     CHECK(clReleaseProgram, program);
-    CHECK(clReleaseCommandQueue, r.queues[1]);
+    for (int i = 1; i < QUEUES; i++)
+        CHECK(clReleaseCommandQueue, r.queues[i]);
     close_device(&r.d);
     return 0;
 }
