@@ -198,7 +198,8 @@ async fn bytes_of_host_memory_are_right(way: Way) {
     let cases = number("FPGA_RANDOM_PROGRAMS", 770);
     let first = number("FPGA_RANDOM_SEED", 1 + place * 1_000_000);
     for seed in (first..first + cases).step_by(PROGRAMS_PER_PROCESS as usize) {
-        random_programs(way, "random_host_memory", seed, PROGRAMS_PER_PROCESS.min(first + cases - seed)).await;
+        random_programs(way, "random_host_memory", seed, PROGRAMS_PER_PROCESS.min(first + cases - seed))
+            .await;
     }
 }
 
