@@ -24,7 +24,7 @@ over() {
     local runtime=$1
     shift
     say "test-opencl: over $runtime"
-    RUNTIME=$runtime FPGA_TEST_RUNTIME=$runtime "$@" || status=1
+    RUNTIME=$runtime "$@" || status=1
 }
 
 # What an OpenCL program of the test's own process loads.

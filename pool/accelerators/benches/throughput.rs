@@ -1,5 +1,5 @@
 //! Throughput of the shipped accelerators on an OpenCL runtime, beside their references on one core, as a table in Markdown:
-//! `cargo bench -p fpga-accelerators`. `FPGA_TEST_RUNTIME` chooses the runtime as in the tests.
+//! `cargo bench -p fpga-accelerators`. `RUNTIME` chooses the runtime as in the tests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
 #![allow(clippy::cast_possible_truncation, reason = "the sizes of the benchmark fit")]

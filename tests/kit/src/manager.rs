@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// `fpga-device-manager serve` over PoCL, or over the runtime of `FPGA_TEST_RUNTIME`. It listens at a socket in a folder of its
+/// `fpga-device-manager serve` over PoCL, or over the runtime of `RUNTIME`. It listens at a socket in a folder of its
 /// own, and serves its metrics at a free port.
 #[derive(Debug)]
 pub struct Manager {
@@ -35,7 +35,7 @@ pub fn command() -> Command {
 /// The runtime below the managers of tests.
 #[must_use]
 pub fn runtime() -> String {
-    std::env::var("FPGA_TEST_RUNTIME").unwrap_or_else(|_| "pocl".to_owned())
+    std::env::var("RUNTIME").unwrap_or_else(|_| "pocl".to_owned())
 }
 
 impl Manager {

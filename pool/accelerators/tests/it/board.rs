@@ -26,10 +26,10 @@ pub struct Board {
 }
 
 impl Board {
-    /// The first device of PoCL, or of the runtime of `FPGA_TEST_RUNTIME`; Intel's have to be among the loader's
+    /// The first device of PoCL, or of the runtime of `RUNTIME`; Intel's have to be among the loader's
     /// (`OCL_ICD_VENDORS=build/intel-opencl/icd/intel-fpga`).
     pub fn of_environment() -> Result<Self> {
-        let runtime = std::env::var("FPGA_TEST_RUNTIME").unwrap_or_else(|_| "pocl".to_owned());
+        let runtime = std::env::var("RUNTIME").unwrap_or_else(|_| "pocl".to_owned());
         let part_of_name = match runtime.as_str() {
             "pocl" => "Portable Computing Language",
             "intel-fpga" => "FPGA Emulation",

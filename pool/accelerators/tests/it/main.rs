@@ -1,4 +1,4 @@
-//! The shipped accelerators over a real OpenCL runtime: PoCL, or the one of `FPGA_TEST_RUNTIME`, held against references
+//! The shipped accelerators over a real OpenCL runtime: PoCL, or the one of `RUNTIME`, held against references
 //! that compute the same in other ways.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]

@@ -1,4 +1,4 @@
-//! The client in Rust over a real device manager and PoCL (or the runtime in FPGA_TEST_RUNTIME). The C programs
+//! The client in Rust over a real device manager and PoCL (or the runtime in RUNTIME). The C programs
 //! over the ICD use the same code.
 
 mod full;

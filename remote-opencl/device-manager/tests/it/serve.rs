@@ -66,9 +66,13 @@ fn intels_runtimes_build_bitstreams_of_their_own() {
 
 #[test]
 fn what_can_not_be_is_refused_with_what_to_write_instead() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").display().to_string();
+    let (library, socket, source) =
+        (format!("{missing}/libx.so"), format!("{missing}/dm.sock"), format!("{missing}.cl"));
     for (arguments, expected) in [
         (&["serve", "--runtime", "cuda"][..], "`intel-fpga`"),
-        (&["serve", "--runtime", "/nonexistent/libx.so"], "/nonexistent/libx.so"),
+        (&["serve", "--runtime", &library], &library),
         (&["serve", "--listen", "dm0.sock"], "write `unix:/PATH"),
         (&["serve", "--listen", "tcp://127.0.0.1:0"], "--insecure-tcp"),
         (&["serve", "--reconfiguration", "full"], "write --slots 1"),
@@ -80,12 +84,12 @@ fn what_can_not_be_is_refused_with_what_to_write_instead() {
         (&["serve", "--reconfiguration-time", "10"], "`10ms`"),
         (&["serve", "--slots", "0"], "--slots"),
         (&["serve", "--collector", "127.0.0.1:9460"], "http://HOST:PORT"),
-        (&["serve", "--listen", "unix:/nonexistent/dm.sock"], "/nonexistent/dm.sock does not exist"),
+        (&["serve", "--listen", &format!("unix:{socket}")], &format!("{socket} does not exist")),
         (
-            &["serve", "--bitstreams", "/nonexistent", "--listen", "tcp://127.0.0.1:0", "--insecure-tcp"],
+            &["serve", "--bitstreams", &missing, "--listen", "tcp://127.0.0.1:0", "--insecure-tcp"],
             "--bitstreams",
         ),
-        (&["build-bitstream", "/nonexistent.cl"], "/nonexistent.cl"),
+        (&["build-bitstream", &source], &source),
     ] {
         let output = output(command().args(arguments));
         assert!(!output.status.success(), "{arguments:?}");

@@ -163,8 +163,10 @@ fn what_no_manager_would_start_with_is_refused_at_once() {
 
 #[test]
 fn a_runtime_that_is_not_there_is_told_while_the_supervisor_waits_for_it() {
-    let supervisor = Supervisor::start(&[], &["--runtime", "/nonexistent/libx.so"], &[]);
-    until("the reason", || supervisor.get("/readyz").text.contains("/nonexistent/libx.so"));
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libx.so").display().to_string();
+    let supervisor = Supervisor::start(&[], &["--runtime", &library], &[]);
+    until("the reason", || supervisor.get("/readyz").text.contains(&library));
     let metrics = supervisor.get("/metrics").text;
     assert!(metrics.contains("fpga_device_manager_discovery_failures_total"), "{metrics}");
 }

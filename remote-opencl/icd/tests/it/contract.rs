@@ -1,5 +1,5 @@
 //! The contract of the C API, tested by C programs over a real device manager with PoCL, or with the runtime of
-//! `FPGA_TEST_RUNTIME`.
+//! `RUNTIME`.
 
 use super::{compile, library, vendors};
 use fpga_test_kit::manager::{command, runtime};

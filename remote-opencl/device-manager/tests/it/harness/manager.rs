@@ -4,7 +4,7 @@ use hyper_util::rt::TokioIo;
 use std::ops::{Deref, DerefMut};
 use tonic::transport::{Channel, Endpoint};
 
-/// A manager over PoCL, or over the runtime of `FPGA_TEST_RUNTIME`.
+/// A manager over PoCL, or over the runtime of `RUNTIME`.
 pub struct Manager(fpga_test_kit::Manager);
 
 impl Manager {
