@@ -9,25 +9,6 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- with .root.Values.images }}{{ with .registry }}{{ . }}/{{ end }}kube-fpga/{{ $.name }}:{{ .tag }}{{ end }}
 {{- end }}
 
-{{/* The pull secrets of a pod. */}}
-{{- define "pullSecrets" -}}
-{{- with .Values.images.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
-{{- end }}
-{{- end }}
-
-{{/* Tolerations of what runs on nodes with boards. */}}
-{{- define "tolerations" -}}
-- key: {{ .Values.nodes.taint }}
-  operator: Exists
-{{- with .Values.nodes.tolerations }}
-{{ toYaml . }}
-{{- end }}
-{{- end }}
-
 {{/* Annotations for a Prometheus that looks for them: (dict "root" $ "port" PORT). */}}
 {{- define "scrape" -}}
 {{- if .root.Values.monitoring.annotations }}
@@ -156,19 +137,6 @@ from:
 {{- $router := include "routerStreamsHost" . }}
 {{- $pool := include "poolHost" . }}
 {{- list $host (printf "%s.cluster.local" $host) $router (printf "%s.cluster.local" $router) $pool (printf "%s.cluster.local" $pool) | toJson }}
-{{- end }}
-
-{{/* Where collectors and node plugins run. */}}
-{{- define "nodesWithBoards" -}}
-affinity:
-  nodeAffinity:
-    requiredDuringSchedulingIgnoredDuringExecution:
-      nodeSelectorTerms:
-        - matchExpressions:
-            - key: {{ .Values.nodes.label }}
-              operator: Exists
-tolerations:
-  {{- include "tolerations" . | nindent 2 }}
 {{- end }}
 
 {{/*

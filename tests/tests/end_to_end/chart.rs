@@ -3,6 +3,7 @@
 
 mod envoy;
 mod node_plugin;
+mod placement;
 mod pods;
 mod rendered;
 mod uninstall;

@@ -83,7 +83,7 @@ pub fn managers(facts: &Facts) -> Vec<Finding> {
                 CHECK,
                 format!("{} has no limit of memory", set.name),
                 "A tenant's buffers are the manager's memory: a single tenant can use up the node's.",
-                "Set limits.memory of the board kind in the chart's values.",
+                "Set resources.limits.memory of the board kind in the chart's values.",
             ));
         }
         if set.wanted == 0 {

@@ -86,13 +86,7 @@ livenessProbe:
     port: metrics
   periodSeconds: 10
   failureThreshold: 3
-resources:
-  requests:
-    {{- toYaml .Values.extender.requests | nindent 4 }}
-  {{- with .Values.extender.limits }}
-  limits:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+{{- include "containerResources" .Values.extender | nindent 0 }}
 securityContext:
   {{- include "restricted" . | nindent 2 }}
 volumeMounts:

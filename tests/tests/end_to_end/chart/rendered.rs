@@ -42,6 +42,9 @@ fn with<'s>(settings: &[&'s str]) -> Vec<&'s str> {
 async fn a_wrong_value_is_refused_by_its_name() {
     let (settings, named): (Vec<_>, Vec<_>) = [
         ("scheduler.mode=both", "/scheduler/mode"),
+        ("scheduler.imagePullSecrets[0]=mine", "/scheduler/imagePullSecrets/0"),
+        ("pool.affinity=x", "/pool/affinity"),
+        ("images.architecture=x86", "/images/architecture"),
         ("scheduler.replica=3", "'replica' not allowed"),
         ("scheduler.version=1.36", "/scheduler/version"),
         ("scheduler.name=default-scheduler", "/scheduler/name"),
@@ -57,7 +60,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("nodePlugin.library.hosts={ftp://x}", "/nodePlugin/library/hosts/0"),
         ("boardKinds[0].drainSeconds=30s", "/boardKinds/0/drainSeconds"),
         ("boardKinds[1].name=a10", "missing properties 'image', 'runtime', 'nodeSelector'"),
-        ("collector.limits.memory=much", "/collector/limits/memory"),
+        ("collector.resources.limits.memory=much", "/collector/resources/limits/memory"),
         ("nodes.tolerations[0].effect=Never", "/nodes/tolerations/0/effect"),
         ("router.functionNamespace=Team", "/router/functionNamespace"),
         ("router.service.type=ExternalName", "/router/service/type"),
@@ -111,7 +114,7 @@ const EVERYTHING: Effects = &[
     ),
     ("boardKinds[0].devices[0]=/dev/intel-fpga-fme.0", "privileged: true"),
     ("boardKinds[0].arguments[0]=--slots=1", "- \"--slots=1\""),
-    ("boardKinds[0].limits.memory=8Gi", "memory: 8Gi"),
+    ("boardKinds[0].resources.limits.memory=8Gi", "memory: 8Gi"),
     ("boardKinds[0].drainSeconds=300", "terminationGracePeriodSeconds: 320"),
     ("boardKinds[0].poolSlots=2", "- --pool-slots=2"),
     ("router.enabled=true", "image: registry.example/team/kube-fpga/fpga-endpoint-picker:v1"),
