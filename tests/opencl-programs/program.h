@@ -4,7 +4,9 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
+#ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 120
+#endif
 #define _GNU_SOURCE
 #include <CL/cl.h>
 #include <errno.h>

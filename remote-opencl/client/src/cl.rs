@@ -58,6 +58,15 @@ pub const BUILD_SUCCESS: i32 = 0;
 pub const BUILD_NONE: i32 = -1;
 pub const BUILD_ERROR: i32 = -2;
 
+/// `cl_command_type` of `cl_intel_unified_shared_memory`.
+pub const COMMAND_MEMFILL_INTEL: u32 = 0x4204;
+pub const COMMAND_MEMCPY_INTEL: u32 = 0x4205;
+pub const COMMAND_MIGRATEMEM_INTEL: u32 = 0x4206;
+pub const COMMAND_MEMADVISE_INTEL: u32 = 0x4207;
+
+/// `cl_device_unified_shared_memory_capabilities_intel`.
+pub const UNIFIED_SHARED_MEMORY_ACCESS_INTEL: u64 = 1;
+
 /// `cl_kernel_arg_address_qualifier`.
 pub const KERNEL_ARG_ADDRESS_GLOBAL: u32 = 0x119B;
 pub const KERNEL_ARG_ADDRESS_LOCAL: u32 = 0x119C;
@@ -70,6 +79,11 @@ pub const KERNEL_ARG_ACCESS_NONE: u32 = 0x11A3;
 pub const KERNEL_ARG_TYPE_PIPE: u64 = 1 << 3;
 
 /// `cl_device_info` parameters that this crate reads.
+pub const DEVICE_HOST_MEM_CAPABILITIES_INTEL: u32 = 0x4190;
+pub const DEVICE_DEVICE_MEM_CAPABILITIES_INTEL: u32 = 0x4191;
+pub const DEVICE_SINGLE_DEVICE_SHARED_MEM_CAPABILITIES_INTEL: u32 = 0x4192;
+pub const DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL: u32 = 0x4193;
+pub const DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL: u32 = 0x4194;
 pub const DEVICE_MEM_BASE_ADDR_ALIGN: u32 = 0x1019;
 pub const DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
 pub const DEVICE_VERSION: u32 = 0x102F;

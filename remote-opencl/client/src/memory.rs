@@ -8,6 +8,7 @@ pub(crate) mod host_memory;
 mod mapping;
 pub(crate) mod maps;
 pub(crate) mod pitches;
+pub(crate) mod placed;
 pub mod rect;
 pub(crate) mod ring_memory;
 pub(crate) mod segments;

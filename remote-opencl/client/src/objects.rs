@@ -20,3 +20,4 @@ mod progress;
 pub(crate) mod queue;
 pub(crate) mod reading;
 pub(crate) mod sampler;
+pub(crate) mod usm;

@@ -25,6 +25,7 @@ use crate::base::clock::ManagerClock;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::Awaited;
+use crate::memory::placed::{PlacedRange, PlacedSegments};
 use crate::memory::segments::{Purpose, Range, SegmentCalls, Segments};
 use crate::trace;
 use crate::wire::command_ring::RingReader;
@@ -60,6 +61,7 @@ pub(crate) struct Session {
     state: Mutex<State>,
     releases: Mutex<v1::Release>,
     segments: Segments,
+    placed: PlacedSegments,
     host_order: HostOrder,
     ring: Option<Arc<RingReader>>,
     features: ManagerFeatures,
@@ -107,6 +109,7 @@ impl Session {
             state: Mutex::default(),
             releases: Mutex::default(),
             segments: Segments::new(fd_channel, features.buffers),
+            placed: PlacedSegments::new(features.usm_alignment),
             host_order: HostOrder::default(),
             ring: inbox.ring.clone(),
             features,
@@ -184,6 +187,19 @@ impl Session {
     pub(crate) fn storage_freed(&self) {
         if self.is_usable() {
             self.segments.trim(self);
+        }
+    }
+
+    /// Memory of `len` bytes with one address on both sides, a multiple of `alignment`.
+    pub(crate) fn placed(&self, len: usize, alignment: usize) -> Result<PlacedRange> {
+        self.check(ClError::DEVICE_NOT_AVAILABLE)?;
+        self.placed.take(self, &self.segments, (len, alignment))
+    }
+
+    /// Releases memory with one address on both sides that isn't needed any more.
+    pub(crate) fn placed_freed(&self) {
+        if self.is_usable() {
+            self.placed.trim(self);
         }
     }
 

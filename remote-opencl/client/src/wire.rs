@@ -18,3 +18,4 @@ pub(crate) mod replay_buffer;
 mod socket;
 mod timeouts;
 pub(crate) mod transport;
+mod usm;

@@ -20,5 +20,6 @@ pub mod svm;
 pub mod transfer;
 pub mod transfer_image;
 pub mod transfer_rect;
+pub mod usm;
 
 mod wait_list;

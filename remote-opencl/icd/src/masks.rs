@@ -67,8 +67,20 @@ const EXTENSIONS_OF_3: &[&str] = &[
     "cl_khr_subgroups",
 ];
 
+/// The extension with unified shared memory, which is kept where a device has such memory here, too.
+const USM_EXTENSION: &str = "cl_intel_unified_shared_memory";
+
+/// Whether there is unified shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usm {
+    /// A device has such memory.
+    On,
+    /// No device has such memory.
+    Off,
+}
+
 /// The answer to a `cl_platform_info` parameter; `vendor` returns the vendor's answers.
-pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Option<Cow<'a, [u8]>> {
+pub fn platform<'a>(param: u32, usm: Usm, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Option<Cow<'a, [u8]>> {
     match param {
         cl::CL_PLATFORM_PROFILE | cl::CL_PLATFORM_NAME | cl::CL_PLATFORM_VENDOR => {
             vendor(param).map(Cow::Borrowed)
@@ -79,7 +91,7 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
         cl::CL_PLATFORM_EXTENSIONS => {
             let mut extensions = vec!["cl_khr_icd".to_owned()];
             let is_3 = vendor(cl::CL_PLATFORM_VERSION).is_some_and(claims_3);
-            extensions.extend(kept_extensions(vendor(param).unwrap_or_default(), is_3));
+            extensions.extend(kept_extensions(vendor(param).unwrap_or_default(), is_3, usm));
             Some(Cow::Owned(terminated(extensions.join(" "))))
         }
         cl::CL_PLATFORM_ICD_SUFFIX_KHR => Some(Cow::Borrowed(SUFFIX)),
@@ -90,8 +102,9 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
         cl::CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
             claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then_some(())?;
             let mut extensions = name_version("cl_khr_icd", (1, 0));
-            extensions
-                .extend(kept_name_versions(vendor(param).unwrap_or_default(), |name| is_kept(name, true)));
+            extensions.extend(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
+                is_kept(name, true, usm)
+            }));
             Some(Cow::Owned(extensions))
         }
         // Resolution of the client's clock, in ns. Times of commands are on that clock.
@@ -126,12 +139,14 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         None => Unknown,
     };
     let is_3 = vendor(cl::CL_DEVICE_VERSION).is_some_and(claims_3);
+    let has_usm = vendor(cl::cl_ext::CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL).is_some();
+    let usm = if has_usm { Usm::On } else { Usm::Off };
     match param {
         cl::CL_DEVICE_VERSION => version("OpenCL "),
         cl::CL_DEVICE_OPENCL_C_VERSION if is_3 => vendor(param).map_or(Unknown, Verbatim),
         cl::CL_DEVICE_OPENCL_C_VERSION => version("OpenCL C "),
         cl::CL_DEVICE_EXTENSIONS => {
-            Bytes(terminated(kept_extensions(vendor(param).unwrap_or_default(), is_3).join(" ")))
+            Bytes(terminated(kept_extensions(vendor(param).unwrap_or_default(), is_3, usm).join(" ")))
         }
         cl::CL_DEVICE_EXECUTION_CAPABILITIES => without(cl::CL_EXEC_NATIVE_KERNEL),
         cl::CL_DEVICE_QUEUE_ON_HOST_PROPERTIES => {
@@ -175,7 +190,7 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
             Unknown
         }
         cl::CL_DEVICE_EXTENSIONS_WITH_VERSION => {
-            Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| is_kept(name, true)))
+            Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| is_kept(name, true, usm)))
         }
         cl::CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED => Bytes(NEVER_SUBMITTED.to_vec()),
         _ => vendor(param).map_or(Unknown, Verbatim),
@@ -251,13 +266,15 @@ fn kept_partitions(list: &[u8]) -> Vec<u8> {
     if kept.is_empty() { vec![0; 8] } else { kept }
 }
 
-fn kept_extensions(vendor: &[u8], is_3: bool) -> Vec<String> {
-    let known = |name: &&str| is_kept(name, is_3);
+fn kept_extensions(vendor: &[u8], is_3: bool, usm: Usm) -> Vec<String> {
+    let known = |name: &&str| is_kept(name, is_3, usm);
     text(vendor).split_whitespace().filter(known).map(str::to_owned).collect()
 }
 
-fn is_kept(name: &str, is_3: bool) -> bool {
-    COMPILER_EXTENSIONS.contains(&name) || (is_3 && EXTENSIONS_OF_3.contains(&name))
+fn is_kept(name: &str, is_3: bool, usm: Usm) -> bool {
+    COMPILER_EXTENSIONS.contains(&name)
+        || (is_3 && EXTENSIONS_OF_3.contains(&name))
+        || (usm == Usm::On && name == USM_EXTENSION)
 }
 
 /// A string of the vendor without its NUL.
@@ -297,12 +314,15 @@ mod tests {
 
     #[test]
     fn names_are_the_vendors_and_the_version_bears_our_mark() {
-        assert_eq!(platform(cl::CL_PLATFORM_NAME, pocl).unwrap(), &b"Portable Computing Language\0"[..]);
-        let version = platform(cl::CL_PLATFORM_VERSION, pocl).unwrap();
+        assert_eq!(
+            platform(cl::CL_PLATFORM_NAME, Usm::Off, pocl).unwrap(),
+            &b"Portable Computing Language\0"[..]
+        );
+        let version = platform(cl::CL_PLATFORM_VERSION, Usm::Off, pocl).unwrap();
         let version = std::str::from_utf8(&version).unwrap();
         assert!(version.starts_with("OpenCL 3.0 PoCL 3.1+debian  Linux (kube-fpga "), "{version}");
         assert!(version.ends_with(")\0"));
-        assert_eq!(platform(cl::CL_PLATFORM_ICD_SUFFIX_KHR, pocl).unwrap(), &b"FPGA\0"[..]);
+        assert_eq!(platform(cl::CL_PLATFORM_ICD_SUFFIX_KHR, Usm::Off, pocl).unwrap(), &b"FPGA\0"[..]);
     }
 
     #[test]
@@ -321,7 +341,23 @@ mod tests {
     #[test]
     fn extensions_that_need_the_host_are_left_out() {
         assert_eq!(said(cl::CL_DEVICE_EXTENSIONS), "cl_khr_byte_addressable_store cl_khr_fp64\0");
-        assert_eq!(platform(cl::CL_PLATFORM_EXTENSIONS, pocl).unwrap(), &b"cl_khr_icd\0"[..]);
+        assert_eq!(platform(cl::CL_PLATFORM_EXTENSIONS, Usm::Off, pocl).unwrap(), &b"cl_khr_icd\0"[..]);
+    }
+
+    #[test]
+    fn unified_shared_memory_is_named_where_the_vendor_names_it_and_a_device_has_it() {
+        let name = b"cl_khr_fp64 cl_intel_unified_shared_memory\0";
+        let memory = [15, 0, 0, 0, 0, 0, 0, 0];
+        let without = |param| (param == cl::CL_DEVICE_EXTENSIONS).then_some(&name[..]);
+        let with = |param| match param {
+            cl::cl_ext::CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL => Some(&memory[..]),
+            param => without(param),
+        };
+        let unnamed = |param| if param == cl::CL_DEVICE_EXTENSIONS { None } else { with(param) };
+        let asked = |answer| if let DeviceAnswer::Bytes(bytes) = answer { bytes } else { Vec::new() };
+        assert_eq!(asked(device(cl::CL_DEVICE_EXTENSIONS, without)), b"cl_khr_fp64\0");
+        assert_eq!(asked(device(cl::CL_DEVICE_EXTENSIONS, with)), name);
+        assert_eq!(asked(device(cl::CL_DEVICE_EXTENSIONS, unnamed)), b"\0");
     }
 
     #[test]
@@ -383,7 +419,7 @@ mod tests {
     #[test]
     fn lists_with_versions_lose_the_same_entries_as_those_without() {
         let list = [name_version("cl_khr_fp64", (1, 0)), name_version("cl_khr_spir", (1, 2))].concat();
-        let kept = kept_name_versions(&list, |name| is_kept(name, true));
+        let kept = kept_name_versions(&list, |name| is_kept(name, true, Usm::Off));
         assert_eq!(kept, name_version("cl_khr_fp64", (1, 0)));
     }
 

@@ -21,6 +21,9 @@ pub const MAX_SEGMENT_BYTES: u64 = 4 << 30;
 /// Greatest number of segments of one session.
 pub const MAX_SEGMENTS: usize = 256;
 
+/// Where placed segments lie: addresses that programs, their libraries, and the kernel's choices leave free.
+pub const PLACED_ADDRESSES: std::ops::Range<u64> = (32 << 40)..(64 << 40);
+
 /// Size of the key in a Welcome that opens the side socket.
 pub const KEY_BYTES: usize = 32;
 
@@ -115,9 +118,36 @@ pub fn check_size(bytes: u64) -> Result<usize, SizeError> {
     usize::try_from(bytes).map_err(|_| SizeError::Bytes(bytes))
 }
 
+/// Checks the address of a placed segment of `bytes`. Returns it.
+///
+/// # Errors
+/// [`RangeError::Misaligned`] or [`RangeError::Outside`].
+pub fn check_address(address: u64, bytes: u64) -> Result<usize, RangeError> {
+    if !address.is_multiple_of(PAGE_BYTES) {
+        return Err(RangeError::Misaligned(address));
+    }
+    let end = address.checked_add(bytes).ok_or(RangeError::Outside)?;
+    if address < PLACED_ADDRESSES.start || end > PLACED_ADDRESSES.end {
+        return Err(RangeError::Outside);
+    }
+    usize::try_from(address).map_err(|_| RangeError::Outside)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn placed_segments_lie_in_their_range_whatever_the_numbers() {
+        let (first, last) = (PLACED_ADDRESSES.start, PLACED_ADDRESSES.end);
+        assert_eq!(check_address(first, PAGE_BYTES), Ok(1 << 45));
+        assert_eq!(check_address(last - PAGE_BYTES, PAGE_BYTES), Ok((1 << 46) - 4096));
+        assert_eq!(check_address(first + 1, 1), Err(RangeError::Misaligned(first + 1)));
+        for (address, bytes) in [(0, 1), (first - PAGE_BYTES, PAGE_BYTES), (last - PAGE_BYTES, 4097), (last, 1)] {
+            assert_eq!(check_address(address, bytes), Err(RangeError::Outside));
+        }
+        assert_eq!(check_address(first, u64::MAX), Err(RangeError::Outside));
+    }
 
     fn range(offset: u64, length: u64) -> v1::SegmentRange {
         v1::SegmentRange { segment: 1, offset, length }

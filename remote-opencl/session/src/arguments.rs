@@ -3,9 +3,9 @@
 use crate::context::Context;
 use crate::kernel::Argument;
 use crate::objects::Objects;
-use fpga_protocol::v1::kernel_arg::Value;
+use fpga_protocol::v1::{self, kernel_arg::Value};
 use fpga_vendor::{ClError, ClResult};
-use opencl_sys::{CL_INVALID_DEVICE_QUEUE, CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER};
+use opencl_sys::{CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE_QUEUE, CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER};
 use std::sync::Arc;
 
 /// Maximum number of bytes of an argument by value. The largest type of the standard has 128 bytes; structures may be
@@ -50,6 +50,11 @@ pub fn resolve(value: Option<Value>, objects: &Objects, context: &Arc<Context>) 
             let queue = objects.device_queue(id)?;
             of_context(&queue.context, CL_INVALID_DEVICE_QUEUE)?;
             Ok(Argument::DeviceQueue(queue))
+        }
+        Some(Value::Pointer(v1::Pointer { buffer, offset })) => {
+            let buffer = objects.buffer(buffer)?;
+            of_context(&buffer.context, CL_INVALID_ARG_VALUE)?;
+            Argument::pointer(buffer, offset)
         }
         Some(Value::NullOfSize(size)) => {
             usize::try_from(size).map(Argument::Null).map_err(|_| ClError::INVALID_ARG_SIZE)

@@ -17,6 +17,8 @@ pub struct Buffer {
     contents: Mutex<Contents>,
     /// The buffer's context.
     pub context: Arc<Context>,
+    /// The shared memory in which the buffer lies.
+    pub shared: Option<SharedBytes>,
     /// The buffer that this one is a region of.
     pub parent: Option<Arc<Buffer>>,
     /// The charges for the buffer and for its memory.
@@ -45,6 +47,7 @@ impl Buffer {
             vendor,
             size,
             context,
+            shared: None,
             parent: None,
             contents: Mutex::new(Contents::Stale),
             _charges: [None, None],
@@ -57,10 +60,11 @@ impl Buffer {
     /// The vendor's error.
     pub fn in_segment(context: Arc<Context>, flags: u64, slice: SharedBytes) -> ClResult<Self> {
         let size = slice.len();
-        let vendor = Memory::in_shared_memory(&context.vendor, flags, slice)?;
+        let vendor = Memory::in_shared_memory(&context.vendor, flags, slice.clone())?;
         // A segment belongs to one session: it holds zeros or bytes of that session.
         let contents = Mutex::new(Contents::Own);
-        Ok(Self { vendor, size, context, parent: None, contents, _charges: [None, None] })
+        let shared = Some(slice);
+        Ok(Self { vendor, size, context, shared, parent: None, contents, _charges: [None, None] })
     }
 
     /// Makes a buffer that holds `bytes`.
@@ -70,7 +74,8 @@ impl Buffer {
     pub fn with_contents(context: Arc<Context>, flags: u64, bytes: &[u8]) -> ClResult<Self> {
         let vendor = Memory::with_contents(&context.vendor, flags, bytes)?;
         let contents = Mutex::new(Contents::Own);
-        Ok(Self { vendor, size: bytes.len(), context, parent: None, contents, _charges: [None, None] })
+        let size = bytes.len();
+        Ok(Self { vendor, size, context, shared: None, parent: None, contents, _charges: [None, None] })
     }
 
     /// Makes a region of `parent`.
@@ -84,7 +89,7 @@ impl Buffer {
         let vendor = parent.vendor.sub(flags, origin, size)?;
         let contents = Mutex::new(Contents::Own);
         let (context, parent) = (parent.context.clone(), Some(parent.clone()));
-        Ok(Self { vendor, size, context, parent, contents, _charges: [None, None] })
+        Ok(Self { vendor, size, context, shared: None, parent, contents, _charges: [None, None] })
     }
 
     /// Attaches the charges for the buffer, which live as long as it.

@@ -6,6 +6,7 @@ mod builds;
 mod images;
 mod memory;
 mod opencl2;
+mod usm;
 
 pub use binaries::{Decided, LoadedProgram, ProgramLoad, Waiting};
 pub use builds::Build;
@@ -117,6 +118,7 @@ impl Calls<'_> {
                 self.keep(create.buffer, made)?
             }
             Method::CreateSegment(create) => (self.segment(&create)?, None),
+            Method::CreatePlacedSegment(create) => self.placed_segment(&create)?,
             Method::CreateProgramWithSource(create) => {
                 self.create_program(create.program, create.context, create.source, Program::with_source)?
             }

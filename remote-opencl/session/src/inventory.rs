@@ -3,6 +3,7 @@
 
 mod board_devices;
 mod probe;
+mod usm;
 
 pub use board_devices::{BoardDevices, InvalidBoardDevices, PciAddress};
 
@@ -61,6 +62,8 @@ pub struct Inventory {
     devices: Vec<Device>,
     /// The alignment of buffers in shared memory, for all devices; determined at first use.
     storage_alignment: OnceLock<Option<u64>>,
+    /// The devices with unified shared memory; determined at first use.
+    usm: OnceLock<Vec<v1::UsmDevice>>,
 }
 
 /// The reason why a runtime can't be served.
@@ -94,8 +97,7 @@ impl Inventory {
     /// [`InventoryError`], if the runtime can't be loaded, fails, or has no such device.
     pub fn read(board: BoardDevices) -> Result<Self, InventoryError> {
         vendor::load()?;
-        let mut inventory =
-            Self { platforms: Vec::new(), devices: Vec::new(), storage_alignment: OnceLock::new() };
+        let mut inventory = Self::default();
         let mut platforms = vendor::platforms().map_err(InventoryError::Platforms)?;
         platforms.retain(|platform| !is_own(*platform));
         let chosen = board.among(&platforms)?;

@@ -53,8 +53,24 @@ pub enum Argument {
     Pipe(Arc<Pipe>),
     /// A queue on the device.
     DeviceQueue(Arc<DeviceQueue>),
+    /// The address of the byte at this offset of a buffer in shared memory, or of the buffer's end.
+    Pointer(Arc<Buffer>, usize),
     /// Local memory of this size in bytes, or a NULL buffer.
     Null(usize),
+}
+
+impl Argument {
+    /// The address at `offset` of a buffer.
+    ///
+    /// # Errors
+    /// `CL_INVALID_ARG_VALUE` (-50) if the buffer doesn't lie in shared memory, or the offset is beyond its end.
+    pub fn pointer(buffer: Arc<Buffer>, offset: u64) -> ClResult<Self> {
+        let offset = usize::try_from(offset).ok().filter(|offset| *offset <= buffer.size);
+        match offset.filter(|_| buffer.shared.is_some()) {
+            Some(offset) => Ok(Self::Pointer(buffer, offset)),
+            None => Err(ClError::INVALID_ARG_VALUE),
+        }
+    }
 }
 
 /// An argument as the kernel keeps it: a weak reference where it is an object.
@@ -66,6 +82,7 @@ enum KeptArgument {
     Sampler(Weak<Sampler>),
     Pipe(Weak<Pipe>),
     DeviceQueue(Weak<DeviceQueue>),
+    Pointer(Weak<Buffer>, usize),
     Null(usize),
 }
 
@@ -78,6 +95,7 @@ impl KeptArgument {
             Argument::Sampler(sampler) => Self::Sampler(Arc::downgrade(sampler)),
             Argument::Pipe(pipe) => Self::Pipe(Arc::downgrade(pipe)),
             Argument::DeviceQueue(queue) => Self::DeviceQueue(Arc::downgrade(queue)),
+            Argument::Pointer(buffer, offset) => Self::Pointer(Arc::downgrade(buffer), *offset),
             Argument::Null(size) => Self::Null(*size),
         }
     }
@@ -91,6 +109,9 @@ impl KeptArgument {
             Self::Sampler(sampler) => sampler.upgrade().map(Argument::Sampler),
             Self::Pipe(pipe) => pipe.upgrade().map(Argument::Pipe),
             Self::DeviceQueue(queue) => queue.upgrade().map(Argument::DeviceQueue),
+            Self::Pointer(buffer, offset) => {
+                buffer.upgrade().map(|buffer| Argument::Pointer(buffer, *offset))
+            }
             Self::Null(size) => Some(Argument::Null(*size)),
         }
     }
@@ -108,6 +129,7 @@ impl KeptArgument {
             (Self::Sampler(one), Argument::Sampler(two)) => same(one, two),
             (Self::Pipe(one), Argument::Pipe(two)) => same(one, two),
             (Self::DeviceQueue(one), Argument::DeviceQueue(two)) => same(one, two),
+            (Self::Pointer(one, at), Argument::Pointer(two, offset)) => at == offset && same(one, two),
             (Self::Null(one), Argument::Null(two)) => one == two,
             _ => false,
         }
@@ -187,6 +209,11 @@ impl Kernel {
                 Argument::Sampler(sampler) => self.vendor.set_sampler(index, &sampler.vendor),
                 Argument::Pipe(pipe) => self.vendor.set_pipe(index, &pipe.vendor),
                 Argument::DeviceQueue(queue) => self.vendor.set_queue(index, &queue.vendor),
+                Argument::Pointer(buffer, offset) => {
+                    let bytes = buffer.shared.as_ref().ok_or(ClError::INVALID_ARG_VALUE)?;
+                    let device = buffer.context.devices.first().ok_or(ClError::INVALID_CONTEXT)?;
+                    self.vendor.set_pointer(index, bytes, *offset, device.vendor)
+                }
                 Argument::Null(size) => self.vendor.set_null(index, *size),
             }?;
             *applied = Some(KeptArgument::of(argument));
@@ -199,7 +226,7 @@ impl Arguments {
     /// The buffers among the arguments, and the buffers of the images among them.
     pub fn buffers(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         self.0.iter().filter_map(|argument| match argument {
-            Argument::Buffer(buffer) => Some(buffer),
+            Argument::Buffer(buffer) | Argument::Pointer(buffer, _) => Some(buffer),
             Argument::Image(image) => image.buffer.as_ref(),
             _ => None,
         })

@@ -71,6 +71,30 @@ impl Segments {
     /// # Errors
     /// [`CreateError`], if the id or the size is not allowed, or no memory is left.
     pub fn create(&mut self, id: u64, bytes: u64, charge: Option<Charge>) -> Result<OwnedFd, CreateError> {
+        self.insert(id, bytes, charge, Mapping::create).map(|(_, fd)| fd)
+    }
+
+    /// Makes a segment like [`Self::create`] at an address that a client can use, too. Returns the address and the
+    /// descriptor.
+    ///
+    /// # Errors
+    /// The errors of [`Self::create`].
+    pub fn create_placed(
+        &mut self,
+        id: u64,
+        bytes: u64,
+        charge: Option<Charge>,
+    ) -> Result<(u64, OwnedFd), CreateError> {
+        self.insert(id, bytes, charge, Mapping::create_placed)
+    }
+
+    fn insert(
+        &mut self,
+        id: u64,
+        bytes: u64,
+        charge: Option<Charge>,
+        map: impl FnOnce(usize) -> io::Result<(Mapping, OwnedFd)>,
+    ) -> Result<(u64, OwnedFd), CreateError> {
         if id == 0 || self.by_id.contains_key(&id) {
             return Err(CreateError::Id(id));
         }
@@ -79,10 +103,11 @@ impl Segments {
             return Err(CreateError::Limit);
         }
         let lasting = self.budget.lasting(bytes).ok_or(CreateError::Limit)?;
-        let (mapping, fd) = Mapping::create(size)?;
+        let (mapping, fd) = map(size)?;
+        let address = mapping.address();
         let segment = Segment { mapping, _lasting: lasting, _charge: charge };
         self.by_id.insert(id, Arc::new(segment));
-        Ok(fd)
+        Ok((address, fd))
     }
 
     /// Removes an id. Commands that use the segment keep it.

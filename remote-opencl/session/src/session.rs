@@ -317,6 +317,13 @@ impl Session {
             buffer_rects: true,
             unwatched_commands: true,
             traces: self.shared.config.tracer.is_on(),
+            usm: self.shared.inventory.usm().to_vec(),
+            usm_alignment: self
+                .shared
+                .inventory
+                .usm_alignment()
+                .and_then(|bytes| u32::try_from(bytes).ok())
+                .unwrap_or(0),
             ..v1::Welcome::default()
         });
         self.shared.router.add(self.id, self.inbox.clone());

@@ -120,6 +120,7 @@ functions! {
         clCreateCommandQueueWithProperties: clCreateCommandQueueWithProperties_t,
         clCreatePipe: clCreatePipe_t,
         clCreateProgramWithIL: clCreateProgramWithIL_t,
+        clGetExtensionFunctionAddressForPlatform: clGetExtensionFunctionAddressForPlatform_t,
         clGetKernelSubGroupInfo: clGetKernelSubGroupInfo_t,
         clSetDefaultDeviceCommandQueue: clSetDefaultDeviceCommandQueue_t,
         clSetProgramSpecializationConstant: clSetProgramSpecializationConstant_t,

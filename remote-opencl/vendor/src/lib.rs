@@ -24,6 +24,7 @@ mod rects;
 pub mod runtime;
 mod shared_bytes;
 mod sub_device;
+mod usm;
 
 pub use api::{LoadError, load};
 pub use callbacks::on_end;
@@ -39,3 +40,4 @@ pub use reconfiguration::{Switched, remember_objects, switch, switches};
 pub use rects::{Extent, Layout, Region};
 pub use shared_bytes::SharedBytes;
 pub use sub_device::SubDevice;
+pub use usm::UsmCapabilities;

@@ -29,6 +29,47 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps a descriptor from the manager, after checking that it has `len` bytes and can't shrink.
     pub(super) fn new(fd: &OwnedFd, len: usize) -> io::Result<Self> {
+        Self::checked(fd, len, 0, 0)
+    }
+
+    /// Maps a descriptor like [`Self::new`], at this address.
+    ///
+    /// # Errors
+    /// The errors of [`Self::new`], and one if anything is mapped there.
+    pub(super) fn placed(fd: &OwnedFd, len: usize, address: usize) -> io::Result<Self> {
+        Self::checked(fd, len, address, libc::MAP_FIXED_NOREPLACE)
+    }
+
+    /// Keeps `len` bytes of addresses from `address` on free of other mappings. No access is allowed there.
+    ///
+    /// # Errors
+    /// The system's error if anything is mapped there.
+    pub(super) fn reserved(len: usize, address: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let at = ptr::without_provenance_mut(address);
+        // SAFETY: a new mapping of no file; the flag keeps the kernel from replacing another mapping.
+        let mapped = unsafe { libc::mmap(at, len, libc::PROT_NONE, flags, -1, 0) };
+        Self::at_address(mapped, len, address)
+    }
+
+    /// The result of a call of `mmap`. With an `address` other than 0 the mapping has to be there.
+    fn at_address(mapped: *mut libc::c_void, len: usize, address: usize) -> io::Result<Self> {
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = Self { address: NonNull::new(mapped.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len };
+        // Kernels before 4.17 take the address for a hint.
+        let is_there = address == 0 || mapping.address() == address;
+        if is_there { Ok(mapping) } else { Err(io::ErrorKind::AddrInUse.into()) }
+    }
+
+    /// Address of the first byte.
+    pub(super) fn address(&self) -> usize {
+        self.address.as_ptr() as usize
+    }
+
+    /// Maps a descriptor after the checks of [`Self::new`], with further flags at `address`, which is 0 without any.
+    fn checked(fd: &OwnedFd, len: usize, address: usize, flags: i32) -> io::Result<Self> {
         let size = fstat(fd)?.st_size;
         if usize::try_from(size).ok() != Some(len) {
             return Err(io::Error::other(format!("it has {size} bytes, and {len} were promised")));
@@ -38,16 +79,13 @@ impl Mapping {
             return Err(io::Error::other("its size isn't sealed"));
         }
         // `MAP_POPULATE`: the pages exist already, and without it each of them would cost a page fault.
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let flags = flags | libc::MAP_SHARED | libc::MAP_POPULATE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses, of a file whose length was checked and is
-        // sealed.
-        let address = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { address, len })
+        let at = ptr::without_provenance_mut(address);
+        // SAFETY: a new mapping at an address that the kernel chooses, or that nothing has, of a file whose length was
+        // checked and is sealed.
+        let mapped = unsafe { libc::mmap(at, len, protection, flags, fd.as_raw_fd(), 0) };
+        Self::at_address(mapped, len, address)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -7,13 +7,14 @@
 //! this session and its manager have access to a segment.
 
 use crate::base::sync::lock;
-use crate::error::Result;
+use crate::error::{ClError, Result};
 use crate::memory::fd_channel::FdChannel;
 use crate::memory::free_ranges::{FreeRanges, TakenRange};
 use crate::memory::host_memory::{Awaited, HostSource, HostTarget, MemoryOwner};
 use crate::memory::mapping::Mapping;
-use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES, RANGE_ALIGNMENT};
-use fpga_protocol::v1::{self, call::Method};
+use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES, RANGE_ALIGNMENT, check_address};
+use fpga_protocol::v1::{self, call::Method, reply};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -204,6 +205,46 @@ impl Segments {
             && let Ok(mut requested) = self.requested.try_lock()
         {
             self.request(calls, &mut requested, Purpose::Staging, SEGMENT_BYTES);
+        }
+    }
+
+    /// Whether descriptors of shared memory can come.
+    pub(crate) fn has_descriptors(&self) -> bool {
+        self.fd_channel.is_some()
+    }
+
+    /// Requests a placed segment, and returns its address, and its descriptor if this process maps it.
+    ///
+    /// # Errors
+    /// The manager's error; `CL_OUT_OF_RESOURCES` if the answer is not what was requested.
+    pub(crate) fn place(
+        &self,
+        calls: &impl SegmentCalls,
+        create: v1::CreatePlacedSegment,
+    ) -> Result<(usize, Option<OwnedFd>)> {
+        let (id, size) = (create.segment, create.size);
+        let fd_channel = self.fd_channel.as_ref().filter(|_| create.mapped);
+        // Descriptors come in the order of the requests, so the other requested one is taken before.
+        let mut requested = lock(&self.requested);
+        if let Some(fd_channel) = fd_channel {
+            self.take_requested(calls, fd_channel, &mut requested, Awaited::Yes);
+        }
+        let reply = calls.wait_for_reply(calls.start_call(Method::CreatePlacedSegment(create))?)?;
+        if reply.status != 0 {
+            return Err(ClError(reply.status.min(-1)));
+        }
+        let fd = fd_channel.map(|fd_channel| fd_channel.receive(id)).transpose();
+        let Some(reply::Result::PlacedSegment(v1::PlacedSegment { address })) = reply.result else {
+            calls.release(id);
+            return Err(ClError::OUT_OF_RESOURCES);
+        };
+        match (check_address(address, size), fd) {
+            (Ok(address), Ok(fd)) => Ok((address, fd)),
+            (address, fd) => {
+                tracing::warn!(?address, ?fd, "A placed segment can't be used");
+                calls.release(id);
+                Err(ClError::OUT_OF_RESOURCES)
+            }
         }
     }
 

@@ -6,16 +6,18 @@ use crate::error::{ClError, Result};
 use crate::memory::host_copy::HostCopy;
 use crate::memory::host_memory::{HostSource, HostTarget, Shadow};
 use crate::memory::maps::{MapTable, MappedRegion};
+use crate::memory::placed::PlacedRange;
 use crate::memory::storage::{self, Storage};
 use crate::objects::context::Context;
 use crate::session::callbacks;
+use crate::session::pending_command::User;
 use crate::session::{Session, check_status};
 use bytes::Bytes;
 use fpga_protocol::memory_flags::{KERNEL_ACCESS, OF_VENDORS};
 use fpga_protocol::v1::{self, call::Method};
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 const HOST_ACCESS: u64 = cl::MEM_HOST_WRITE_ONLY | cl::MEM_HOST_READ_ONLY | cl::MEM_HOST_NO_ACCESS;
 const HOST_POINTER: u64 = cl::MEM_USE_HOST_PTR | cl::MEM_ALLOC_HOST_PTR | cl::MEM_COPY_HOST_PTR;
@@ -38,12 +40,20 @@ enum Kind {
         application: Option<Box<HostCopy>>,
         /// The memory of the buffer itself, if that is shared with the manager.
         storage: Option<Storage>,
+        /// The memory of an allocation of unified shared memory.
+        placed: Option<Box<PlacedMemory>>,
         shadow: Mutex<Option<HostTarget>>,
     },
     Sub {
         parent: Arc<Buffer>,
         origin: usize,
     },
+}
+
+/// The memory of an allocation of unified shared memory, and the commands that use it.
+struct PlacedMemory {
+    range: PlacedRange,
+    users: Mutex<Vec<Weak<dyn User>>>,
 }
 
 /// Initial content of a buffer.
@@ -113,8 +123,53 @@ impl Buffer {
             session.prepare_shared_memory(size);
         }
         let application = application.map(|memory| Box::new(HostCopy::new(memory)));
-        let kind = Kind::Root { application, storage, shadow: Mutex::default() };
+        let kind = Kind::Root { application, storage, placed: None, shadow: Mutex::default() };
         Ok(Arc::new(Self::with_kind(id, context, flags, size, kind)))
+    }
+
+    /// A buffer in memory that has one address on both sides, and the address, a multiple of `alignment`.
+    ///
+    /// # Errors
+    /// The manager's error.
+    pub(crate) fn placed(
+        context: &Arc<Context>,
+        size: usize,
+        alignment: usize,
+    ) -> Result<(Arc<Self>, usize)> {
+        let session = context.session();
+        let range = session.placed(size, alignment)?;
+        let (id, address) = (session.new_id(), range.address());
+        session.cast(Method::CreateBuffer(v1::CreateBuffer {
+            buffer: id,
+            context: context.id(),
+            flags: cl::MEM_READ_WRITE,
+            size: size as u64,
+            initial: None,
+            storage: Some(range.message()),
+        }))?;
+        let placed = Some(Box::new(PlacedMemory { range, users: Mutex::default() }));
+        let kind = Kind::Root { application: None, storage: None, placed, shadow: Mutex::default() };
+        Ok((Arc::new(Self::with_kind(id, context, cl::MEM_READ_WRITE, size, kind)), address))
+    }
+
+    /// Notes a command that uses the buffer, if the buffer is an allocation of unified shared memory.
+    pub(crate) fn note_user(&self, user: impl FnOnce() -> Weak<dyn User>) {
+        let Kind::Root { placed: Some(placed), .. } = &self.kind else { return };
+        let mut users = lock(&placed.users);
+        if users.len() == users.capacity() {
+            users.retain(|user| user.upgrade().is_some_and(|user| !user.has_ended()));
+        }
+        users.push(user());
+    }
+
+    /// The commands that use an allocation of unified shared memory.
+    pub(crate) fn users(&self) -> Vec<Arc<dyn User>> {
+        match &self.kind {
+            Kind::Root { placed: Some(placed), .. } => {
+                lock(&placed.users).iter().filter_map(Weak::upgrade).collect()
+            }
+            Kind::Root { .. } | Kind::Sub { .. } => Vec::new(),
+        }
     }
 
     /// The region `origin..origin + size` of `parent` as a buffer (`clCreateSubBuffer`).
@@ -214,7 +269,7 @@ impl Buffer {
             Kind::Root { application: Some(copy), .. } => {
                 copy.memory().part(offset, size).map(HostTarget::changes_only).ok_or(ClError::INVALID_VALUE)
             }
-            Kind::Root { application: None, storage, shadow } => {
+            Kind::Root { application: None, storage, shadow, .. } => {
                 let mut shadow = lock(shadow);
                 if shadow.is_none() {
                     *shadow = match storage {
@@ -369,20 +424,24 @@ impl Drop for InUse {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let session = self.context.session();
-        let storage = match &mut self.kind {
-            Kind::Root { storage, .. } => storage.take(),
-            Kind::Sub { .. } => None,
+        let (storage, placed) = match &mut self.kind {
+            Kind::Root { storage, placed, .. } => (storage.take(), placed.take()),
+            Kind::Sub { .. } => (None, None),
         };
         if !session.is_own() {
             // In a forked child, nothing of the parent's may be touched: another thread may have held a lock during
             // the fork.
-            std::mem::forget(storage);
+            std::mem::forget((storage, placed));
             return;
         }
         session.release(self.id);
         if storage.is_some() {
             drop(storage);
             session.storage_freed();
+        }
+        if let Some(placed) = placed {
+            drop(placed.range);
+            session.placed_freed();
         }
         let destructors = std::mem::take(&mut *lock(&self.destructors));
         if !destructors.is_empty() {

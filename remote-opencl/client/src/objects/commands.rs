@@ -7,9 +7,11 @@ mod migrate;
 mod payload;
 mod rects;
 mod transfers;
+mod usm;
 
 pub use mapping::Mapped;
 pub use migrate::Migration;
+pub use usm::MemoryHint;
 
 use crate::cl;
 use crate::error::{ClError, Result};
@@ -99,12 +101,20 @@ impl Queue {
             Operation::Write { buffer, offset, data } => {
                 self.check_region(buffer, offset, data.len())?;
                 buffer.check_host_access(cl::MEM_HOST_READ_ONLY)?;
-                self.write(cl::COMMAND_WRITE_BUFFER, buffer, offset, data, wait)
+                let kind = cl::COMMAND_WRITE_BUFFER;
+                match self.place_of_host_memory(data.addresses()) {
+                    Some((source, at)) => self.copy(kind, (&source, at), (buffer, offset), data.len(), wait),
+                    None => self.write(kind, buffer, offset, data, wait),
+                }
             }
             Operation::Read { buffer, offset, target } => {
                 self.check_region(buffer, offset, target.len())?;
                 buffer.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
-                self.read(cl::COMMAND_READ_BUFFER, buffer, offset, target, wait)
+                let kind = cl::COMMAND_READ_BUFFER;
+                match self.place_of_host_memory(Some(target.addresses())) {
+                    Some((to, at)) => self.copy(kind, (buffer, offset), (&to, at), target.len(), wait),
+                    None => self.read(kind, buffer, offset, target, wait),
+                }
             }
             Operation::Copy { source, target, source_offset, target_offset, size } => {
                 self.check_region(source, source_offset, size)?;
@@ -112,16 +122,8 @@ impl Queue {
                 if overlap((source, source_offset), (target, target_offset), size) {
                     return Err(ClError::MEM_COPY_OVERLAP);
                 }
-                let copy = v1::CopyBuffer {
-                    source: source.id(),
-                    target: target.id(),
-                    source_offset: source_offset as u64,
-                    target_offset: target_offset as u64,
-                    size: size as u64,
-                };
-                let operation = command::Operation::CopyBuffer(copy);
-                let uses = Uses { buffers: vec![InUse::new(source), InUse::new(target)], ..Uses::default() };
-                self.submit(cl::COMMAND_COPY_BUFFER, operation, uses, wait)
+                let (source, target) = ((source, source_offset), (target, target_offset));
+                self.copy(cl::COMMAND_COPY_BUFFER, source, target, size, wait)
             }
             Operation::Fill { buffer, pattern, offset, size } => {
                 self.check_region(buffer, offset, size)?;
@@ -130,14 +132,7 @@ impl Queue {
                 if !valid || !offset.is_multiple_of(width) || !size.is_multiple_of(width) {
                     return Err(ClError::INVALID_VALUE);
                 }
-                let fill = v1::FillBuffer {
-                    buffer: buffer.id(),
-                    pattern: pattern.to_vec().into(),
-                    offset: offset as u64,
-                    size: size as u64,
-                };
-                let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
-                self.submit(cl::COMMAND_FILL_BUFFER, command::Operation::FillBuffer(fill), uses, wait)
+                self.fill(cl::COMMAND_FILL_BUFFER, buffer, pattern, offset..offset + size, wait)
             }
             Operation::Marker => self.submit_marker(cl::COMMAND_MARKER, Uses::default(), wait),
             Operation::Barrier => {
@@ -245,6 +240,7 @@ impl Queue {
         let id = event.id();
         let (session, order) = (self.session(), self.session().host_order());
         let Appended { upload, access, gives } = event.appended();
+        event.note_uses();
         order.begin(id, self.id(), (&wait, self.waits_for(&wait)), gives);
         let command = v1::Command {
             event: id,

@@ -25,11 +25,12 @@ use crate::objects::late::{Gate, LateBytes};
 use crate::objects::queue::Queue;
 use crate::session::Session;
 use crate::session::callbacks;
+use crate::session::pending_command::User;
 use crate::wire::outgoing::Upload;
 use fpga_protocol::v1::{self, call::Method};
 use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 
 /// The event of a command, or a user event.
@@ -86,7 +87,6 @@ pub(crate) struct Uses {
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) images: Vec<Arc<Image>>,
     /// Other objects among the kernel's arguments.
-    #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) others: Vec<Other>,
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) kernel: Option<Arc<Kernel>>,
@@ -173,6 +173,23 @@ impl Event {
             status: AtomicI32::new(cl::COMPLETE),
             inner: Mutex::new(Inner { times, ..Inner::default() }),
         })
+    }
+
+    /// Lets the allocations of unified shared memory know that the command uses them.
+    pub(crate) fn note_uses(self: &Arc<Self>) {
+        let user = || {
+            let this: Weak<Self> = Arc::downgrade(self);
+            this as Weak<dyn User>
+        };
+        let uses = &lock(&self.inner).uses;
+        for buffer in &uses.buffers {
+            buffer.0.note_user(user);
+        }
+        for other in &uses.others {
+            if let Other::Indirect(launch) = other {
+                launch.set_event(user());
+            }
+        }
     }
 
     pub(crate) fn appended(&self) -> Appended {

@@ -12,10 +12,12 @@ use crate::error::{ClError, Result};
 use crate::objects::kernel_info::{ArgKind, KernelInfo, WorkGroupInfo};
 use crate::objects::platform::Device;
 use crate::objects::program::Program;
+use crate::objects::usm::IndirectLaunch;
 use crate::session::check_status;
 use arguments::{Arg, Value};
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, reply};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A kernel.
@@ -25,6 +27,21 @@ pub struct Kernel {
     program: Arc<Program>,
     info: Arc<KernelInfo>,
     args: Mutex<Vec<Arg>>,
+    /// The kinds of allocations that the kernel may use without an argument that points to them.
+    indirect: AtomicU8,
+}
+
+/// Allocations that a kernel may use without an argument that points to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndirectAccess {
+    /// `CL_KERNEL_EXEC_INFO_INDIRECT_HOST_ACCESS_INTEL`.
+    Host,
+    /// `CL_KERNEL_EXEC_INFO_INDIRECT_DEVICE_ACCESS_INTEL`.
+    Device,
+    /// `CL_KERNEL_EXEC_INFO_INDIRECT_SHARED_ACCESS_INTEL`.
+    Shared,
+    /// `CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL` with at least one pointer.
+    Listed,
 }
 
 impl Kernel {
@@ -36,7 +53,7 @@ impl Kernel {
     pub fn new(program: &Arc<Program>, name: &str) -> Result<Arc<Self>> {
         let info = program.attach_kernel(name)?;
         let args = vec![Arg::default(); usize::try_from(info.num_args).unwrap_or(0)];
-        Self::create(program, info, args)
+        Self::create(program, info, args, 0)
     }
 
     /// A kernel of the same program with the same arguments set (`clCloneKernel`).
@@ -47,16 +64,22 @@ impl Kernel {
         let info = self.program.attach_kernel(&self.info.name)?;
         let args = lock(&self.args).clone().into_iter();
         let args = args.map(|arg| Arg { changed: arg.value.is_some(), ..arg }).collect();
-        Self::create(&self.program, info, args)
+        Self::create(&self.program, info, args, self.indirect.load(Ordering::Relaxed))
     }
 
-    fn create(program: &Arc<Program>, info: Arc<KernelInfo>, args: Vec<Arg>) -> Result<Arc<Self>> {
+    fn create(
+        program: &Arc<Program>,
+        info: Arc<KernelInfo>,
+        args: Vec<Arg>,
+        indirect: u8,
+    ) -> Result<Arc<Self>> {
         let session = program.context().session();
         let kernel = Arc::new(Self {
             id: session.new_id(),
             program: Arc::clone(program),
             info,
             args: Mutex::new(args),
+            indirect: AtomicU8::new(indirect),
         });
         session.cast(Method::CreateKernel(v1::CreateKernel {
             kernel: kernel.id,
@@ -92,6 +115,16 @@ impl Kernel {
         arg.changed |= arg.value.as_ref().is_none_or(|old| !old.is(&value));
         arg.value = Some(value);
         Ok(())
+    }
+
+    /// Notes whether the kernel may use allocations without an argument that points to them (`clSetKernelExecInfo`).
+    pub fn set_indirect(&self, access: IndirectAccess, is_on: bool) {
+        let bit = 1 << access as u8;
+        if is_on {
+            self.indirect.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.indirect.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
 
     /// The program of the kernel.
@@ -165,6 +198,9 @@ impl Kernel {
             if arg.changed {
                 changed.push(v1::KernelArg { index, value: Some(value.to_message()) });
             }
+        }
+        if self.indirect.load(Ordering::Relaxed) != 0 {
+            held.others.push(Other::Indirect(IndirectLaunch::new(self.program.context())));
         }
         let result = enqueue(changed, held)?;
         for arg in args.iter_mut() {

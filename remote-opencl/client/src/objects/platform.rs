@@ -178,6 +178,11 @@ impl Device {
         usize::try_from(bits / 8).unwrap_or(1).max(1)
     }
 
+    /// An answer of 4 or 8 bytes as a number; 0 without one.
+    pub(crate) fn number(&self, param: u32) -> u64 {
+        self.info(param).and_then(number).unwrap_or(0)
+    }
+
     /// `CL_DEVICE_MAX_MEM_ALLOC_SIZE` in bytes; `u64::MAX` if the runtime doesn't report it.
     pub(crate) fn max_allocation(&self) -> u64 {
         self.info(cl::DEVICE_MAX_MEM_ALLOC_SIZE).and_then(number).unwrap_or(u64::MAX)

@@ -23,3 +23,11 @@ pub(crate) trait PendingCommand: Debug + Send + Sync {
     /// The command won't run, or its outcome is unknown.
     fn fail(&self, error: ClError);
 }
+
+/// A command that may use unified shared memory.
+pub(crate) trait User: Debug + Send + Sync {
+    /// Whether the command has ended.
+    fn has_ended(&self) -> bool;
+    /// Waits until the command has ended.
+    fn wait_for_end(&self);
+}

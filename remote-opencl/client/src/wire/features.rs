@@ -3,6 +3,9 @@
 use crate::memory::segments::BufferPlacement;
 use fpga_protocol::v1;
 
+/// Alignments of allocations that a manager can ask for, in bytes.
+const USM_ALIGNMENTS: std::ops::RangeInclusive<usize> = 64..=4096;
+
 /// The features of a manager that a session uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ManagerFeatures {
@@ -11,6 +14,8 @@ pub(crate) struct ManagerFeatures {
     pub(crate) rects: RectCommands,
     pub(crate) unwatched: UnwatchedCommands,
     pub(crate) traces: Traces,
+    /// Alignment of allocations of unified shared memory in bytes; `None` where there are none.
+    pub(crate) usm_alignment: Option<usize>,
 }
 
 /// Whether a manager has commands on rectangles of bytes. Managers before version 0.2 don't.
@@ -44,6 +49,9 @@ impl ManagerFeatures {
             } else {
                 UnwatchedCommands::Unknown
             },
+            usm_alignment: usize::try_from(welcome.usm_alignment)
+                .ok()
+                .filter(|bytes| bytes.is_power_of_two() && USM_ALIGNMENTS.contains(bytes)),
             traces: if welcome.traces { Traces::Recorded } else { Traces::Ignored },
         }
     }

@@ -13,6 +13,7 @@ use crate::wire::keepalive::Keepalive;
 use crate::wire::outbox::Outbox;
 use crate::wire::reconnect::{Reconnect, ResumableConnection};
 use crate::wire::timeouts;
+use crate::wire::usm::{self, SharedMemory};
 use fpga_protocol::v1;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -105,7 +106,9 @@ async fn connect_alone(
     };
     let features = ManagerFeatures::of(&welcome);
     let inbox = Inbox::of(stream);
-    let platforms = welcome.platforms;
+    let mut platforms = welcome.platforms;
+    let memory = if fd_channel.is_some() { SharedMemory::Yes } else { SharedMemory::No };
+    usm::describe(&mut platforms, &welcome.usm, memory);
     let outbox = Arc::clone(outbox);
     let mut connection =
         Connection { outbox, inbox, platforms, clock, fd_channel, features, channel, resumable };

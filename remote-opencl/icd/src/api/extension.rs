@@ -1,5 +1,6 @@
 //! Look-up of functions by name.
 
+use crate::api::usm;
 use crate::cl;
 use crate::dispatch::address_of;
 use crate::exports;
@@ -46,7 +47,10 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *
     catch_unwind(|| match name.to_str() {
         Ok("clSetTraceContextFPGA") => clSetTraceContextFPGA as *mut c_void,
         Ok("clIcdGetPlatformIDsKHR") => exports::clIcdGetPlatformIDsKHR as *mut c_void,
-        Ok(name) => address_of(name).cast_mut(),
+        Ok(name) => match address_of(name).cast_mut() {
+            address if address.is_null() => usm::address_of(name),
+            address => address,
+        },
         Err(_) => std::ptr::null_mut(),
     })
     .unwrap_or(std::ptr::null_mut())
@@ -62,8 +66,13 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddressForPlatform(
     platform: cl::cl_platform_id,
     name: *const c_char,
 ) -> *mut c_void {
-    let known = catch_unwind(|| lookup::<Platform>(platform).is_ok()).unwrap_or(false);
-    if !known {
+    // Functions of unified shared memory are known where a device has such memory.
+    let known = catch_unwind(|| lookup::<Platform>(platform).map(|platform| usm::is_on(&platform)));
+    let Ok(Ok(has_usm)) = known else { return std::ptr::null_mut() };
+    // SAFETY: the caller upholds this function's contract.
+    let is_of_usm = unsafe { memory::text(name) }
+        .is_some_and(|name| name.to_str().is_ok_and(|name| !usm::address_of(name).is_null()));
+    if is_of_usm && !has_usm {
         return std::ptr::null_mut();
     }
     // SAFETY: the caller upholds this function's contract.

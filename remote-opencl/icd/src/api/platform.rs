@@ -1,10 +1,11 @@
 //! Platforms.
 
+use crate::api::usm;
 use crate::cl;
 use crate::entry::entry_points;
 use crate::handle::{Handle, lookup};
 use crate::info::Answer;
-use crate::masks;
+use crate::masks::{self, Usm};
 use crate::memory;
 use crate::platforms::Platform;
 use fpga_client::ClError;
@@ -41,7 +42,8 @@ entry_points! {
         // SAFETY: the caller's value has room for `room` bytes.
         let answer = unsafe { Answer::new(room, value, size) };
         let client = platform.client()?;
-        match masks::platform(param, |param| client.info(param)) {
+        let usm = if usm::is_on(&platform) { Usm::On } else { Usm::Off };
+        match masks::platform(param, usm, |param| client.info(param)) {
             Some(bytes) => answer.bytes(&bytes),
             None => Err(ClError(cl::CL_INVALID_VALUE)),
         }

@@ -1,6 +1,7 @@
 //! Shared virtual memory, which is not supported, since no address is valid on both sides of a connection and no
 //! device claims it. Invalid handles get the standard's errors first.
 
+use crate::api::usm;
 use crate::cl;
 use crate::entry::entry_points;
 use crate::handle::lookup;
@@ -128,13 +129,14 @@ entry_points! {
     fn clSetKernelExecInfo(
         kernel: cl::cl_kernel,
         param: cl::cl_kernel_exec_info,
-        _size: usize,
-        _value: *const c_void,
+        size: usize,
+        value: *const c_void,
     ) -> status {
-        lookup::<Kernel>(kernel)?;
+        let kernel = lookup::<Kernel>(kernel)?;
         match param {
             cl::CL_KERNEL_EXEC_INFO_SVM_PTRS | cl::CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM => Err(WITHOUT_SVM),
-            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+            // SAFETY: the caller's value is NULL or has `size` bytes.
+            _ => unsafe { usm::set_exec_info(&kernel, param, size, value) },
         }
     }
 }

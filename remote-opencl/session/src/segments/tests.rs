@@ -117,3 +117,20 @@ fn a_key_opens_once_and_only_for_the_process_that_has_the_session() {
     assert_eq!(greet(&right).read(&mut [0]).unwrap(), 0, "used up");
     assert!(input.try_recv().is_err());
 }
+
+#[test]
+fn a_placed_segment_lies_where_clients_can_map_it_and_no_two_overlap() {
+    let mut segments = Segments::default();
+    let mut ends = Vec::new();
+    for id in 1..=20 {
+        let (address, fd) = segments.create_placed(id, 8192, None).unwrap();
+        let address = fpga_protocol::segments::check_address(address, 8192).unwrap();
+        ends.push((address, address + 8192));
+        std::fs::File::from(fd).write_all_at(b"abc", 4096).unwrap();
+        let slice = segments.slice(&range(id, 4096, 3)).unwrap();
+        assert_eq!((slice.address() as usize, &slice.copy()[..]), (address + 4096, &b"abc"[..]));
+    }
+    ends.sort_unstable();
+    assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+    assert!(segments.create_placed(1, 8192, None).is_err() && segments.create_placed(21, 1, None).is_err());
+}

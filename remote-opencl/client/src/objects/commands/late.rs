@@ -19,6 +19,7 @@ use crate::memory::host_bytes::HostBytes;
 use crate::objects::event::{Event, Uses};
 use crate::objects::late::{Gate, LateBytes, TakesLate};
 use crate::objects::queue::Queue;
+use crate::objects::usm::Allocation;
 use fpga_protocol::v1::{self, command::Operation};
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +53,9 @@ impl Queue {
         let wait: Vec<u64> = wait.iter().copied().chain(barrier).collect();
         let is_held = takes == Takes::Bytes && order.is_held(&wait, self.waits_for(&wait));
         let overlapping = order.givers_to(addresses);
-        if !is_held && overlapping.is_empty() {
+        // A kernel may write to unified shared memory.
+        let may_change = takes == Takes::Bytes && Allocation::at(addresses.start).is_some();
+        if !is_held && !may_change && overlapping.is_empty() {
             return None;
         }
         let is_before =

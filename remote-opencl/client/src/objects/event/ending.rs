@@ -10,7 +10,7 @@ use crate::objects::buffer::note_equal;
 use crate::objects::late::TakesLate;
 use crate::objects::queue::Queue;
 use crate::session::callbacks;
-use crate::session::pending_command::PendingCommand;
+use crate::session::pending_command::{PendingCommand, User};
 use crate::wire::outgoing::Upload;
 use fpga_protocol::v1::{self, data::Form};
 use std::ops::Range;
@@ -85,6 +85,17 @@ impl PendingCommand for Event {
 
     fn fail(&self, error: ClError) {
         self.end(error.0, None);
+    }
+}
+
+impl User for Event {
+    fn has_ended(&self) -> bool {
+        self.now() <= cl::COMPLETE
+    }
+
+    fn wait_for_end(&self) {
+        // The caller waits for the memory, whatever becomes of the command.
+        let _ = self.end_status();
     }
 }
 

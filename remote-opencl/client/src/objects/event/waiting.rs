@@ -77,7 +77,7 @@ impl Event {
         result
     }
 
-    fn end_status(&self) -> Result<i32> {
+    pub(super) fn end_status(&self) -> Result<i32> {
         let session = self.session();
         if !session.is_own() {
             return Err(ClError::DEVICE_NOT_AVAILABLE);

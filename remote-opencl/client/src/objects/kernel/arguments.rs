@@ -8,8 +8,9 @@ use crate::objects::image::Image;
 use crate::objects::kernel_info::ArgKind;
 use crate::objects::pipe::Pipe;
 use crate::objects::sampler::Sampler;
+use crate::objects::usm::{Allocation, IndirectLaunch};
 use bytes::Bytes;
-use fpga_protocol::v1::kernel_arg;
+use fpga_protocol::v1::{self, kernel_arg};
 use std::sync::{Arc, Weak};
 
 /// Size in bytes of a `cl_mem` on the host, which `clSetKernelArg` gets for a buffer.
@@ -30,6 +31,8 @@ pub enum ArgValue<'a> {
     Pipe(Arc<Pipe>),
     /// A queue on the device.
     DeviceQueue(Arc<DeviceQueue>),
+    /// The address of the byte at this offset of an allocation, or of its end.
+    Pointer(Arc<Allocation>, usize),
     /// A size and NULL: local memory, or a NULL buffer if the size is that of a handle.
     NullOfSize(u64),
 }
@@ -51,6 +54,7 @@ pub(super) enum Value {
     Sampler(u64, Weak<Sampler>),
     Pipe(u64, Weak<Pipe>),
     DeviceQueue(u64, Weak<DeviceQueue>),
+    Pointer(u64, Weak<Buffer>, usize),
     NullOfSize(u64),
 }
 
@@ -69,13 +73,14 @@ pub(crate) enum Other {
     Sampler(Arc<Sampler>),
     Pipe(Arc<Pipe>),
     DeviceQueue(Arc<DeviceQueue>),
+    Indirect(Arc<IndirectLaunch>),
 }
 
 impl Held {
     /// Adds the object of `value`; `None` if the object was destroyed.
     pub(super) fn hold(&mut self, value: &Value) -> Option<()> {
         match value {
-            Value::Buffer(_, buffer) => self.buffers.push(buffer.upgrade()?),
+            Value::Buffer(_, buffer) | Value::Pointer(_, buffer, _) => self.buffers.push(buffer.upgrade()?),
             Value::Image(_, image) => self.images.push(image.upgrade()?),
             Value::Sampler(_, sampler) => self.others.push(Other::Sampler(sampler.upgrade()?)),
             Value::Pipe(_, pipe) => self.others.push(Other::Pipe(pipe.upgrade()?)),
@@ -104,6 +109,11 @@ impl Value {
                 .map(|()| Self::Sampler(sampler.id(), Arc::downgrade(&sampler))),
             ArgValue::Pipe(pipe) => check(pipe.context(), ClError::INVALID_MEM_OBJECT)
                 .map(|()| Self::Pipe(pipe.id(), Arc::downgrade(&pipe))),
+            ArgValue::Pointer(allocation, offset) => check(allocation.context(), ClError::INVALID_ARG_VALUE)
+                .map(|()| {
+                    let buffer = allocation.buffer();
+                    Self::Pointer(buffer.id(), Arc::downgrade(buffer), offset)
+                }),
             ArgValue::DeviceQueue(queue) => check(queue.context(), ClError::INVALID_DEVICE_QUEUE)
                 .map(|()| Self::DeviceQueue(queue.id(), Arc::downgrade(&queue))),
         }
@@ -112,6 +122,7 @@ impl Value {
     pub(super) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Scalar(a), Self::Scalar(b)) => a == b,
+            (Self::Pointer(a, _, at), Self::Pointer(b, _, offset)) => a == b && at == offset,
             (Self::Buffer(a, _), Self::Buffer(b, _))
             | (Self::Image(a, _), Self::Image(b, _))
             | (Self::Sampler(a, _), Self::Sampler(b, _))
@@ -138,6 +149,9 @@ impl Value {
             Self::Sampler(id, _) => kernel_arg::Value::Sampler(*id),
             Self::Pipe(id, _) => kernel_arg::Value::Pipe(*id),
             Self::DeviceQueue(id, _) => kernel_arg::Value::DeviceQueue(*id),
+            Self::Pointer(id, _, offset) => {
+                kernel_arg::Value::Pointer(v1::Pointer { buffer: *id, offset: *offset as u64 })
+            }
             Self::NullOfSize(size) => kernel_arg::Value::NullOfSize(*size),
         }
     }
@@ -150,7 +164,7 @@ pub(super) fn check(kind: ArgKind, value: &ArgValue<'_>) -> Result<()> {
     match kind {
         ArgKind::Unknown => Ok(()),
         ArgKind::Buffer => match value {
-            ArgValue::Buffer(_) | ArgValue::NullOfSize(HANDLE_BYTES) => Ok(()),
+            ArgValue::Buffer(_) | ArgValue::Pointer(..) | ArgValue::NullOfSize(HANDLE_BYTES) => Ok(()),
             ArgValue::Scalar(bytes) if bytes.len() as u64 == HANDLE_BYTES => Err(ClError::INVALID_MEM_OBJECT),
             ArgValue::Scalar(_) | ArgValue::NullOfSize(_) => wrong_size,
             _ => Err(ClError::INVALID_MEM_OBJECT),
