@@ -65,7 +65,8 @@ impl InUseArgs {
         let Some(spec) = &pod.spec else { return false };
         let asks = |container: &Container| {
             let requests = container.resources.iter().flat_map(|resources| &resources.requests);
-            requests.flat_map(|requests| requests.keys()).any(|name| self.resources.contains(name))
+            let mut requests = requests.flatten();
+            requests.any(|(name, quantity)| self.resources.contains(name) && quantity.0 != "0")
         };
         spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(asks)
     }

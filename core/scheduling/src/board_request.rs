@@ -1,6 +1,7 @@
 //! How a container asks for boards: by a resource, whose quantity is a number of different boards.
 
 use crate::names::{ACCELERATED_RESOURCE, OWN_PREFIX};
+use std::borrow::Cow;
 
 /// A resource that containers ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,15 @@ impl<'a> BoardResource<'a> {
         }
     }
 
+    /// The name of the resource.
+    #[must_use]
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::OfAnyVendor => ACCELERATED_RESOURCE.into(),
+            Self::OfVendor(vendor) => format!("{OWN_PREFIX}{vendor}").into(),
+        }
+    }
+
     /// The vendor of the boards, if the resource has one.
     #[must_use]
     pub const fn vendor(self) -> Option<&'a str> {
@@ -58,16 +68,23 @@ impl<'a> BoardRequest<'a> {
         Self { resource: BoardResource::OfAnyVendor, quantity, others: OtherResources::None }
     }
 
+    /// Whether the container asks for no board at all, in so many words.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.quantity.parse() == Ok(0_u32)
+    }
+
     /// The request in a container's `limits` and `requests`, which are equal for such resources; `None` if none of them
-    /// is ours.
+    /// is ours. A resource with the quantity zero counts only where the container names no other one.
     pub fn among(resources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         let mut found: Option<Self> = None;
         for (name, quantity) in resources {
             let Some(resource) = BoardResource::named(name) else { continue };
+            let request = Self { resource, quantity, others: OtherResources::None };
             match &mut found {
-                None => found = Some(Self { resource, quantity, others: OtherResources::None }),
-                Some(first) if first.resource != resource => first.others = OtherResources::Some,
-                Some(_) => {}
+                Some(first) if first.resource == resource || request.is_zero() => {}
+                Some(first) if !first.is_zero() => first.others = OtherResources::Some,
+                Some(_) | None => found = Some(request),
             }
         }
         found
@@ -88,5 +105,19 @@ mod tests {
         assert_eq!((intel.resource.vendor(), intel.others), (Some("intel"), OtherResources::None));
         let both = BoardRequest::among([("fpga-scheduling.io/intel", "1"), (ACCELERATED_RESOURCE, "1")]);
         assert_eq!(both.unwrap().others, OtherResources::Some);
+    }
+
+    #[test]
+    fn a_resource_with_the_quantity_zero_is_no_second_one() {
+        const INTEL: &str = "fpga-scheduling.io/intel";
+        let none = BoardRequest::among([(ACCELERATED_RESOURCE, "0"), (INTEL, "0")]).unwrap();
+        assert!(none.is_zero());
+        for quantities in
+            [[(ACCELERATED_RESOURCE, "0"), (INTEL, "2")], [(INTEL, "2"), (ACCELERATED_RESOURCE, "0")]]
+        {
+            let intel = BoardRequest::among(quantities.into_iter().chain(quantities)).unwrap();
+            assert_eq!((intel.resource.vendor(), intel.others), (Some("intel"), OtherResources::None));
+            assert!(!intel.is_zero());
+        }
     }
 }

@@ -128,7 +128,8 @@ impl Default for Requirement {
 }
 
 impl Requirement {
-    /// The requirement of `pod`; `None` if it is not an FPGA pod.
+    /// The requirement of `pod`; `None` if it is not an FPGA pod. A pod that asks for zero boards is none, whatever its other
+    /// labels and annotations are.
     ///
     /// Our own names take precedence over their aliases. An empty label accepts any value.
     ///
@@ -140,8 +141,12 @@ impl Requirement {
         A: IntoIterator<Item = (&'p str, &'p str)>,
     {
         let mut found = Found::default();
+        let containers: Vec<_> =
+            pod.containers.iter().filter(|container| !container.is_zero()).copied().collect();
+        let mut asks_for_none = !pod.containers.is_empty() && containers.is_empty();
         for (key, value) in pod.labels {
             match key {
+                ACCELERATED_RESOURCE if value == "0" => asks_for_none |= containers.is_empty(),
                 VENDOR_LABEL => found.vendor = Some(value),
                 BOARD_LABEL => found.board = Some(value),
                 SHELL_LABEL => found.shell = Some(value),
@@ -169,7 +174,7 @@ impl Requirement {
             }
             found.is_fpga_pod = true;
         }
-        if !found.is_fpga_pod && pod.containers.is_empty() {
+        if asks_for_none || (!found.is_fpga_pod && containers.is_empty()) {
             return Ok(None);
         }
         let given = |what, own: Option<&str>, alias: Option<&str>| {
@@ -183,12 +188,12 @@ impl Requirement {
         let slots = found.slots.or(found.slots_alias);
         let max_utilization = found.max_utilization.or(found.max_utilization_alias);
         Ok(Some(Self {
-            vendor: vendor_with(vendor, pod.containers)?,
+            vendor: vendor_with(vendor, &containers)?,
             board: given("board", found.board, found.board_alias)?,
             shell: given("shell version", found.shell, None)?,
             platform: given("platform", found.platform, found.platform_alias)?,
             slots: slots.map_or(Ok(1), slots_annotation)?,
-            boards: boards(pod.containers)?,
+            boards: boards(&containers)?,
             max_utilization: max_utilization.map(str::parse).transpose()?,
             bitstreams: found.wanted_bitstreams()?,
             loaded: bitstreams(LOADED_ANNOTATION, found.loaded.or(found.loaded_alias).unwrap_or_default())?,
@@ -376,6 +381,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_asks_for_zero_boards_is_no_fpga_pod_whatever_else_it_says() {
+        let labels = [(VENDOR_LABEL, "intel")];
+        let annotations = [(BITSTREAMS_ANNOTATION, "sobel"), (SLOTS_ANNOTATION, "none")];
+        for containers in [&["0"][..], &["0", "0"]] {
+            assert_eq!(of(&[], &[], containers), Ok(None));
+            assert_eq!(of(&labels, &annotations, containers), Ok(None));
+        }
+        let zero = [(VENDOR_LABEL, "intel"), (ACCELERATED_RESOURCE, "0")];
+        assert_eq!(of(&zero, &annotations, &[]), Ok(None));
+        assert!(of(&zero, &[], &["1"]).unwrap().is_some(), "a container's request counts before the label");
+        assert!(of(&labels, &[], &["0", "1"]).unwrap().is_some());
+    }
+
+    #[test]
     fn labels_ask_for_a_board() {
         let labels = [(VENDOR_LABEL, "intel"), (BOARD_LABEL, "a10"), (SHELL_LABEL, "1.2")];
         let asked = of(&labels, &[], &["1"]).unwrap().unwrap();
@@ -428,7 +447,7 @@ mod tests {
     #[test]
     fn the_quantity_is_the_number_of_boards_of_the_container_that_asks_for_most() {
         let boards = |containers: &[&str]| of(&[], &[], containers).unwrap().unwrap().boards;
-        assert_eq!((boards(&["1"]), boards(&["0"]), boards(&["1", "3", "2"])), (1, 1, 3));
+        assert_eq!((boards(&["1"]), boards(&["1", "0"]), boards(&["1", "3", "2"])), (1, 1, 3));
         let slots = of(&[], &[(SLOTS_ANNOTATION, "2")], &["3"]).unwrap().unwrap();
         assert_eq!((slots.boards, slots.slots), (3, 2), "slots are those of each board");
     }
