@@ -1,5 +1,6 @@
 //! The state that all requests share.
 
+use crate::board_pods::BoardPods;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::expectations::Expectations;
@@ -23,6 +24,8 @@ pub struct App {
     pub index: Arc<NodeIndex>,
     /// Usage that is expected of pods placed a moment ago.
     pub expectations: Arc<Expectations>,
+    /// Pods that ask for boards, by their nodes.
+    pub board_pods: Arc<BoardPods>,
     /// Bitstreams of the cluster.
     pub library: Arc<LibraryIndex>,
     /// Configuration in force, which may change.
@@ -69,6 +72,7 @@ impl App {
         Self {
             index,
             expectations,
+            board_pods: Arc::default(),
             library: Arc::default(),
             config,
             explanations,

@@ -3,7 +3,6 @@
 use crate::admin;
 use crate::app::{App, longest_body};
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::config::events::{self, PodArgs, SPACING};
 use crate::config::watch::POLL_INTERVAL;
 use crate::in_use::InUseArgs;
@@ -19,7 +18,6 @@ use crate::wire::MAX_WORKING_BYTES;
 use crate::{pod_reflector, reflector, waking};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
-use fpga_core::decide::AntiHerd;
 use fpga_net::http::Budget;
 use fpga_net::kube_config;
 use fpga_net::log::LogArgs;
@@ -200,14 +198,10 @@ impl ServeArgs {
             }
         };
         let pods = {
-            let (client, clock) = (client.clone(), clock.clone());
-            let (index, expectations) = (Arc::clone(&state.index), Arc::clone(&state.expectations));
-            let config = Arc::clone(&state.config);
+            let (client, clock, state) = (client.clone(), clock.clone(), Arc::clone(&state));
             async move {
-                while_on(&config, async || {
-                    pod_reflector::run(client.clone(), &index, &expectations, &clock).await;
-                })
-                .await;
+                let App { index, expectations, board_pods, .. } = &*state;
+                pod_reflector::run(client, index, expectations, board_pods, &clock).await;
             }
         };
         let config_watch = {
@@ -288,24 +282,6 @@ fn max_body(given: Option<usize>, budget: usize) -> Result<usize> {
     }
 }
 
-/// Runs the watch on pods while anti-herd is on. Returns if the watch ends.
-async fn while_on(config: &Config, watch: impl AsyncFn()) {
-    let mut changes = config.changes();
-    let is_on = |config: &Config| config.policy().rules.anti_herd == AntiHerd::On;
-    loop {
-        changes.mark_unchanged();
-        if is_on(config) {
-            let switched_off = async { while is_on(config) && changes.changed().await.is_ok() {} };
-            tokio::select! {
-                () = watch() => return,
-                () = switched_off => info!("Anti-herd is off, pods are no longer watched"),
-            }
-        } else if changes.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
 async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     Ok(kube::Client::try_from(kube_config::load(kubeconfig, None).await?)?)
 }
@@ -379,36 +355,6 @@ mod tests {
         let error = max_body(Some(bytes(64)), bytes(64)).unwrap_err().to_string();
         assert!(error.contains("needs --max-bytes-in-flight"), "{error}");
         assert!(max_body(None, bytes(8)).unwrap_err().to_string().contains("write at least"));
-    }
-
-    #[tokio::test]
-    async fn pods_are_watched_while_anti_herd_is_on() {
-        let path = Path::new("extender.yaml");
-        let config = Config::of_file(Default::default(), path, "antiHerd: off", Default::default()).unwrap();
-        let (runs, mut running) = tokio::sync::watch::channel(0);
-        struct Running<'r>(&'r tokio::sync::watch::Sender<i32>);
-        impl Drop for Running<'_> {
-            fn drop(&mut self) {
-                self.0.send_modify(|runs| *runs -= 1);
-            }
-        }
-        let watch = async || {
-            runs.send_modify(|runs| *runs += 1);
-            let _running = Running(&runs);
-            std::future::pending::<()>().await;
-        };
-        let steps = async {
-            for (text, is) in [("antiHerd: on", 1), ("{weights: 1-1-1}", 1), ("antiHerd: off", 0), ("{}", 1)]
-            {
-                config.judge(path, Ok(text), Default::default());
-                running.wait_for(|runs| *runs == is).await.unwrap();
-            }
-        };
-        tokio::select! {
-            () = while_on(&config, watch) => unreachable!("the watch never ends"),
-            () = steps => {}
-        }
-        tokio::time::timeout(Duration::from_secs(8), while_on(&config, async || {})).await.unwrap();
     }
 
     #[test]

@@ -132,6 +132,32 @@ impl Source {
     }
 }
 
+impl Node {
+    /// The node with another state of its boards, received when the known one was.
+    #[must_use]
+    pub fn with_state(&self, received: &Received, state: NodeState) -> Self {
+        self.with(Received::new(state, received.received_at(), received.age_at_receipt()))
+    }
+
+    fn with(&self, received: Received) -> Self {
+        Self {
+            facts: NodeFacts {
+                labels: self.facts.labels.clone(),
+                knowledge: Knowledge::Known(Box::new(received)),
+                moved_off: self.facts.moved_off.clone(),
+            },
+            source: self.source,
+            problem: self.problem.clone(),
+            arena_key: self.arena_key.clone(),
+            wake_up: self.wake_up.clone(),
+            change: self.change,
+            uid: self.uid.clone(),
+            annotation: self.annotation.clone(),
+            moved_off: self.moved_off.clone(),
+        }
+    }
+}
+
 impl NodeIndex {
     /// The nodes now. The guard blocks changes, so hold it for one decision only.
     pub fn read(&self) -> MappedRwLockReadGuard<'_, Nodes> {
@@ -235,21 +261,7 @@ impl NodeIndex {
         if known.facts.knowledge.outdates(received.state(), at.now) {
             return Ok(Taken::Outdated);
         }
-        let node = Node {
-            facts: NodeFacts {
-                labels: known.facts.labels.clone(),
-                knowledge: Knowledge::Known(Box::new(received)),
-                moved_off: known.facts.moved_off.clone(),
-            },
-            source: Source::Stream,
-            problem: known.problem.clone(),
-            arena_key: known.arena_key.clone(),
-            wake_up: known.wake_up.clone(),
-            change: 0,
-            uid: known.uid.clone(),
-            annotation: known.annotation.clone(),
-            moved_off: known.moved_off.clone(),
-        };
+        let node = Node { source: Source::Stream, ..known.with(received) };
         let replaced = self.write().put(name, node);
         // Freed after the lock is released.
         drop(replaced);

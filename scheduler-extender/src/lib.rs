@@ -5,6 +5,7 @@
 //!   collectors ─────────── stream ─────┐
 //!   API server ──watch──► reflector ──► index (memory) ◄── verbs ◄── wire ◄── HTTP ◄── kube-scheduler
 //!   API server ──watch──► pod_reflector ──► expectations ◄────┤
+//!                                      └──► board_pods ◄──────┤
 //!   API server ──watch──► library (Bitstreams) ◄──────────────┤
 //!                                                            └──► fpga_core::decide
 //! ```
@@ -15,6 +16,7 @@
 mod admin;
 pub mod app;
 pub mod args;
+pub mod board_pods;
 pub mod clock;
 pub mod config;
 mod expectations;
@@ -26,6 +28,7 @@ pub mod metrics;
 mod placed_pod;
 mod pod_reflector;
 pub mod ports;
+mod preempt;
 pub mod record;
 mod reflector;
 mod renewal;

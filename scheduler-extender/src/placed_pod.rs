@@ -1,8 +1,10 @@
-//! The fields of a watched pod that expectations need: UID, owner, node, and time of the binding. All others are
-//! skipped when decoded. Of a pod that asks for no FPGA only the name and UID are kept.
+//! The fields of a watched pod that decisions about other pods need: UID, owner, node, boards, priority, and time of the
+//! binding. All others are skipped when decoded. Of a pod that asks for no FPGA only the name and UID are kept.
 
+use fpga_core::board_pods::{BoardPod, Life, Place, WantedInstances};
 use fpga_core::board_request::BoardRequest;
 use fpga_core::expected_load::PlacedPod;
+use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_core::requirement::{PodText, Requirement};
 use fpga_core::signals::AskedKind;
 use fpga_core::units::WallTime;
@@ -20,6 +22,8 @@ pub struct WatchedPod {
     identity: ObjectMeta,
     /// The placement of the pod, if it is an FPGA pod.
     pub placement: Placement,
+    /// The pod as others' places on its node depend on it; `None` without a node or a request for boards.
+    pub board_pod: Option<BoardPod>,
     /// Time of the binding by the API server's clock, milliseconds since the epoch; if unknown, time of the creation.
     pub since: Option<WallTime>,
 }
@@ -88,6 +92,7 @@ struct Metadata {
     uid: Option<String>,
     resource_version: Option<String>,
     creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<Owner>>,
@@ -103,6 +108,7 @@ struct Owner {
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
     node_name: Option<String>,
+    priority: Option<i32>,
     containers: Option<Vec<Container>>,
     init_containers: Option<Vec<Container>>,
 }
@@ -121,9 +127,10 @@ struct Resources {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Status {
     conditions: Option<Vec<Condition>>,
+    nominated_node_name: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -137,45 +144,87 @@ struct Condition {
 
 impl From<Wire> for WatchedPod {
     fn from(wire: Wire) -> Self {
-        let placement = wire.placement();
-        let scheduled = wire.status.conditions.iter().flatten().find(|it| it.kind == "PodScheduled");
-        let bound = scheduled.and_then(|condition| condition.last_transition_time.as_ref());
-        let since = bound.or(wire.metadata.creation_timestamp.as_ref());
-        let since = since.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).map(WallTime);
+        let asks: Vec<BoardRequest<'_>> = wire.spec.asks().collect();
+        let asked = wire.requirement(&asks);
+        let (placement, since) = (wire.placement(asked.clone()), wire.since());
+        let board_pod = asked.and_then(|asked| wire.board_pod(asked, &asks, since));
         let Metadata { name, namespace, uid, resource_version, .. } = wire.metadata;
         let identity = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
-        Self { identity, placement, since }
+        Self { identity, placement, board_pod, since }
     }
 }
 
 impl Wire {
-    fn placement(&self) -> Placement {
-        let (metadata, spec) = (&self.metadata, &self.spec);
-        let containers = spec.containers.iter().chain(&spec.init_containers).flatten();
+    /// What the pod asks for; `None` if it is not an FPGA pod.
+    fn requirement(&self, asks: &[BoardRequest<'_>]) -> Option<Requirement> {
         let asked = Requirement::of_pod(PodText {
-            labels: pairs(metadata.labels.as_ref()),
-            annotations: pairs(metadata.annotations.as_ref()),
-            containers: &containers.filter_map(Container::boards).collect::<Vec<_>>(),
+            labels: pairs(self.metadata.labels.as_ref()),
+            annotations: pairs(self.metadata.annotations.as_ref()),
+            containers: asks,
         });
-        let asked = match asked {
-            Ok(None) => return Placement::NotOurs,
-            Ok(Some(asked)) => asked,
-            // Such a pod still uses its node, whatever placed it there.
-            Err(_) => Requirement::default(),
-        };
-        let controller = |owner: &&Owner| owner.controller == Some(true);
-        let Some(uid) = metadata.uid.clone() else { return Placement::NotOurs };
-        let Some(node) = spec.node_name.clone().filter(|node| !node.is_empty()) else {
-            return Placement::Waits;
-        };
-        let owner = metadata.owner_references.iter().flatten().find(controller);
+        // A pod whose wishes can't be understood still uses its node, whatever placed it there.
+        asked.unwrap_or_else(|_| Some(Requirement::default()))
+    }
+
+    fn since(&self) -> Option<WallTime> {
+        let scheduled = self.status.conditions.iter().flatten().find(|it| it.kind == "PodScheduled");
+        let bound = scheduled.and_then(|condition| condition.last_transition_time.as_ref());
+        let since = bound.or(self.metadata.creation_timestamp.as_ref())?;
+        u64::try_from(since.0.as_millisecond()).ok().map(WallTime)
+    }
+
+    fn placement(&self, asked: Option<Requirement>) -> Placement {
+        let (Some(asked), Some(uid)) = (asked, self.metadata.uid.clone()) else { return Placement::NotOurs };
+        let Some(node) = self.spec.node() else { return Placement::Waits };
+        let owner = self.metadata.owner_references.iter().flatten();
+        let owner = owner.into_iter().find(|owner| owner.controller == Some(true));
         Placement::Placed(PlacedPod {
             uid,
             owner: owner.map(|owner| owner.uid.clone()),
-            node,
+            node: node.to_owned(),
             kind: AskedKind::of(&asked),
             bitstreams: asked.bitstreams,
         })
+    }
+
+    fn board_pod(
+        &self,
+        requirement: Requirement,
+        asks: &[BoardRequest<'_>],
+        since: Option<WallTime>,
+    ) -> Option<BoardPod> {
+        let wanted = WantedInstances::of(asks);
+        let nominated = self.status.nominated_node_name.as_deref().filter(|node| !node.is_empty());
+        let (place, node) = match (self.spec.node(), nominated) {
+            (Some(node), _) => (Place::Bound, node),
+            (None, Some(node)) => (Place::Nominated, node),
+            (None, None) => return None,
+        };
+        let boards = self.metadata.annotations.as_ref().and_then(|all| all.get(BOARDS_ANNOTATION));
+        let boards = boards.into_iter().flat_map(|boards| boards.split(','));
+        let boards = boards.map(str::trim).filter(|board| !board.is_empty());
+        (wanted.containers > 0).then_some(BoardPod {
+            uid: self.metadata.uid.clone()?,
+            node: node.to_owned(),
+            place,
+            life: if self.metadata.deletion_timestamp.is_some() { Life::Ends } else { Life::Stays },
+            priority: self.spec.priority.unwrap_or_default(),
+            since,
+            boards: boards.map(str::to_owned).collect(),
+            wanted,
+            requirement,
+        })
+    }
+}
+
+impl Spec {
+    fn node(&self) -> Option<&str> {
+        self.node_name.as_deref().filter(|node| !node.is_empty())
+    }
+
+    /// What the containers ask for, init containers included.
+    fn asks(&self) -> impl Iterator<Item = BoardRequest<'_>> {
+        self.containers.iter().chain(&self.init_containers).flatten().filter_map(Container::boards)
     }
 }
 
@@ -230,6 +279,32 @@ mod tests {
         );
         assert_eq!(pod.since, Some(WallTime(1_767_225_600_000)));
         assert_eq!(placed(pod).node, "n1");
+    }
+
+    #[test]
+    fn of_a_pod_with_boards_its_boards_priority_and_end_are_read() {
+        let text = r#"{"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z",
+            "annotations":{"fpga-scheduling.io/boards":"dm0, dm1"}},"spec":{"nodeName":"n1","priority":-5,
+            "containers":[{"resources":{"limits":{"fpga-scheduling.io/intel":"2"}}},{}]}}"#;
+        let held = pod(text).board_pod.unwrap();
+        assert_eq!((held.place, held.life, held.priority), (Place::Bound, Life::Ends, -5));
+        assert_eq!(held.boards, ["dm0", "dm1"].map(str::to_owned).into());
+        let by_resource = [("fpga-scheduling.io/intel".to_owned(), 2)].into();
+        assert_eq!(held.wanted, WantedInstances { containers: 1, by_resource });
+    }
+
+    #[test]
+    fn a_nominated_pod_belongs_to_its_node_and_one_without_a_request_for_boards_has_none() {
+        let asks = r#""containers":[{"resources":{"requests":{"fpga-scheduling.io/accelerated":"1"}}}]"#;
+        let nominated = format!(
+            r#"{{"metadata":{{"uid":"u"}},"spec":{{{asks}}},"status":{{"nominatedNodeName":"n2"}}}}"#
+        );
+        let held = pod(&nominated).board_pod.unwrap();
+        assert_eq!((held.place, held.node.as_str(), held.priority), (Place::Nominated, "n2", 0));
+        assert_eq!(pod(&format!(r#"{{"metadata":{{"uid":"u"}},"spec":{{{asks}}}}}"#)).board_pod, None);
+        let labelled =
+            r#"{"metadata":{"uid":"u","labels":{"fpga-scheduling.io/board":"a10"}},"spec":{"nodeName":"n"}}"#;
+        assert_eq!(pod(labelled).board_pod, None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Fills the expectations: watches all pods that have not ended, with or without a node. Selectors can't select FPGA
-//! pods, so the watch has all pods; others are dropped when they are decoded.
+//! Fills the expectations and the pods with boards: watches all pods that have not ended, with or without a node.
+//! Selectors can't select FPGA pods, so the watch has all pods; others are dropped when they are decoded.
 
+use crate::board_pods::BoardPods;
 use crate::clock::{Clock, Moment};
 use crate::expectations::Expectations;
 use crate::index::NodeIndex;
@@ -20,8 +21,15 @@ const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// Time between two estimates of what pods use.
 const LEARN: Duration = Duration::from_secs(5);
 
-/// Updates `expectations` until the stream of events ends, which happens only if something is broken for good.
-pub async fn run(client: Client, index: &NodeIndex, expectations: &Expectations, clock: &Clock) {
+/// Updates `expectations` and `board_pods` until the stream of events ends, which happens only if something is broken
+/// for good.
+pub async fn run(
+    client: Client,
+    index: &NodeIndex,
+    expectations: &Expectations,
+    board_pods: &BoardPods,
+    clock: &Clock,
+) {
     let pods: Api<WatchedPod> = Api::all(client);
     let events = watcher(pods, watcher::Config::default().fields(NOT_ENDED)).default_backoff();
     let learn = async {
@@ -32,7 +40,7 @@ pub async fn run(client: Client, index: &NodeIndex, expectations: &Expectations,
         }
     };
     tokio::select! {
-        () = follow(events, expectations, clock) => {}
+        () = follow(events, expectations, board_pods, clock) => {}
         () = learn => {}
     }
 }
@@ -40,6 +48,7 @@ pub async fn run(client: Client, index: &NodeIndex, expectations: &Expectations,
 async fn follow(
     events: impl Stream<Item = Result<Event<WatchedPod>, watcher::Error>>,
     expectations: &Expectations,
+    board_pods: &BoardPods,
     clock: &Clock,
 ) {
     let mut events = std::pin::pin!(events);
@@ -49,6 +58,7 @@ async fn follow(
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(pod)) => {
                 let at = clock.read();
+                board_pods.show(pod.uid(), pod.board_pod.as_ref());
                 match &pod.placement {
                     Placement::NotOurs => continue,
                     Placement::Waits => expectations.waits(pod.uid(), at.now),
@@ -57,16 +67,23 @@ async fn follow(
                 listed.insert(pod.uid().to_owned());
             }
             Ok(Event::InitDone) => {
+                board_pods.listed(&listed);
                 expectations.listed(&listed);
                 info!(pods = listed.len(), "FPGA pods listed");
                 listed.clear();
             }
-            Ok(Event::Apply(pod)) => match &pod.placement {
-                Placement::NotOurs => {}
-                Placement::Waits => expectations.waits(pod.uid(), clock.read().now),
-                Placement::Placed(placed) => expectations.bound(placed, Millis::ZERO, clock.read().now),
-            },
-            Ok(Event::Delete(pod)) => expectations.gone(pod.uid()),
+            Ok(Event::Apply(pod)) => {
+                board_pods.show(pod.uid(), pod.board_pod.as_ref());
+                match &pod.placement {
+                    Placement::NotOurs => {}
+                    Placement::Waits => expectations.waits(pod.uid(), clock.read().now),
+                    Placement::Placed(placed) => expectations.bound(placed, Millis::ZERO, clock.read().now),
+                }
+            }
+            Ok(Event::Delete(pod)) => {
+                board_pods.show(pod.uid(), None);
+                expectations.gone(pod.uid());
+            }
             Err(error) => {
                 expectations.metrics().watch_errors.inc();
                 warn!(%error, "Watching pods failed, trying again");
@@ -105,7 +122,7 @@ mod tests {
     async fn after(events: Vec<Event<WatchedPod>>, expectations: &Expectations) -> f64 {
         let clock = Clock::new(|| Moment { now: MonotonicTime(1_000), wall: WallTime(WALL) });
         let events = futures::stream::iter(events.into_iter().map(Ok));
-        follow(events, expectations, &clock).await;
+        follow(events, expectations, &BoardPods::default(), &clock).await;
         let state = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":10000}}"#;
         let received = Received::new(decode(state).unwrap(), MonotonicTime::START, Millis::ZERO);
         let fresh = Some((&ArenaKey::default(), &received));

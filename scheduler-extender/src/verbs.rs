@@ -6,11 +6,12 @@ use crate::clock::Moment;
 use crate::explain::{Considered, Decided, Decision, Names, PodName};
 use crate::index::{Node, Nodes as KnownNodes, Source};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
+use crate::preempt;
 use crate::record::{Item, Kept};
 use crate::settings::Policy;
 use crate::wire::{
-    Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
-    PreemptionResult, Reply, Writer,
+    Candidate as Offered, Encode, Eviction, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes,
+    Pod, PreemptionArgs, PreemptionResult, Rejected, Reply, Writer,
 };
 use fpga_core::decide::{
     AntiHerd, Candidate, DecisionRules, FilterDecision, NodeScore, filter_among, prioritize_expecting,
@@ -115,7 +116,7 @@ fn reject_all(
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
     error: &InvalidRequirement,
-) -> Vec<Option<&'static str>> {
+) -> Vec<Option<Rejected>> {
     const REASON: Rejection = Rejection::Misunderstood;
     warn!(namespace = pod.namespace(), pod = pod.name(), %error, "What a pod asks for can't be understood");
     let verdicts = vec![Err(REASON); nodes.len()];
@@ -125,7 +126,7 @@ fn reject_all(
     let (at, names) = (app.clock.read().wall, Names::of(nodes.names()));
     let sources = vec![Source::None; nodes.len()];
     remember(app, pod, by, Decision::Filter(Decided { at, names, sources, verdicts }));
-    vec![Some(REASON.text()); nodes.len()]
+    vec![Some(Rejected { reason: REASON.text(), eviction: Eviction::IsUseless }); nodes.len()]
 }
 
 fn decide_filter(
@@ -133,22 +134,29 @@ fn decide_filter(
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
     mut asked: Requirement,
-) -> Result<Vec<Option<&'static str>>, Refusal> {
+) -> Result<Vec<Option<Rejected>>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
     ask_library(app, pod, &mut asked, &policy);
     let known = app.index.read();
-    let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
+    let mut found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
+    let changed = preempt::for_filter(app, pod, nodes.names().zip(found.iter().copied()));
+    put(&mut found, &changed);
     let (controller, all) = (controller(pod), || free_time(&known));
     let FilterDecision { verdicts, free_time } =
         filter_among(controller.as_deref(), &asked, &candidates(&found), all, &policy.rules, at.now);
+    let rejections = nodes.names().zip(&found).zip(&verdicts).map(|((name, node), verdict)| {
+        let rejection = verdict.err()?;
+        let eviction = preempt::eviction(app, pod, &asked, (name, *node), rejection);
+        Some(Rejected { reason: rejection.text(), eviction })
+    });
+    let rejections = rejections.collect();
     let sources = sources(&found);
     let kept = kept(app, &found);
     drop(known);
     let decided = || Decisive { free_time, ..Decisive::of_verdicts(&verdicts) };
     record(app, Verb::Filter, at, pod, (&asked, &policy.rules, nodes.names()), kept, decided);
     app.metrics.filtered(&verdicts);
-    let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
     let names = Names::of(nodes.names());
     let by = Considered { requirement: asked, problem: None, policy };
     remember(app, pod, by, Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
@@ -225,34 +233,52 @@ fn best<'n>(nodes: &'n Nodes<'_>, verdicts: &[NodeScore]) -> Vec<&'n str> {
 
 fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal> {
     let (pod, offered) = args.into_parts()?;
-    let kept = match pod.requirement() {
-        Ok(None) => offered.iter().collect(),
-        Ok(Some(mut asked)) => {
-            ensure_synced(app)?;
-            let (at, policy) = (app.clock.read(), app.config.policy());
-            ask_library(app, &pod, &mut asked, &policy);
-            let known: &KnownNodes = &app.index.read();
-            let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
-            let (controller, all) = (controller(&pod), || free_time(known));
-            let (nodes, rules) = (candidates(&found), &policy.rules);
-            let FilterDecision { verdicts, free_time } =
-                filter_among(controller.as_deref(), &asked, &nodes, all, rules, at.now);
-            let names = offered.iter().map(|candidate| candidate.node.as_str());
-            let decided = || Decisive { free_time, ..Decisive::of_verdicts(&verdicts) };
-            record(app, Verb::Preempt, at, &pod, (&asked, &policy.rules, names), kept(app, &found), decided);
-            offered
-                .iter()
-                .zip(verdicts)
-                .filter_map(|(candidate, verdict)| verdict.is_ok().then_some(candidate))
-                .collect()
-        }
+    let candidates = match pod.requirement() {
+        Ok(None) => offered,
+        Ok(Some(asked)) => decide_preempt(app, &pod, offered, asked)?,
         Err(_) => {
             app.metrics.error(Verb::Preempt, ErrorKind::Requirement);
             Vec::new()
         }
     };
-    let body = serde_json::to_vec(&PreemptionResult { candidates: kept }).map_err(Refusal::Answer)?;
+    let body = serde_json::to_vec(&PreemptionResult { candidates }).map_err(Refusal::Answer)?;
     Ok(Answer { mode: ModeLabel::Unknown, body: body.into() })
+}
+
+/// The candidates that pass the filter without their victims.
+fn decide_preempt<'a>(
+    app: &App,
+    pod: &Pod<'_>,
+    mut offered: Vec<Offered<'a>>,
+    mut asked: Requirement,
+) -> Result<Vec<Offered<'a>>, Refusal> {
+    ensure_synced(app)?;
+    let (at, policy) = (app.clock.read(), app.config.policy());
+    ask_library(app, pod, &mut asked, &policy);
+    let known: &KnownNodes = &app.index.read();
+    let mut found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
+    let without = |(place, (candidate, node)): (usize, (&mut Offered<'a>, &Option<&Arc<Node>>))| {
+        Some((place, preempt::choose_victims(app, pod, &asked, candidate, (*node)?)?))
+    };
+    let changed: Vec<_> = offered.iter_mut().zip(&found).enumerate().filter_map(without).collect();
+    put(&mut found, &changed);
+    let (controller, all) = (controller(pod), || free_time(known));
+    let FilterDecision { verdicts, free_time } =
+        filter_among(controller.as_deref(), &asked, &candidates(&found), all, &policy.rules, at.now);
+    let names = offered.iter().map(|candidate| candidate.node.as_str());
+    let decided = || Decisive { free_time, ..Decisive::of_verdicts(&verdicts) };
+    record(app, Verb::Preempt, at, pod, (&asked, &policy.rules, names), kept(app, &found), decided);
+    let passed = offered.into_iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
+    Ok(passed.map(|(candidate, _)| candidate).collect())
+}
+
+/// Puts nodes at their places among the candidates.
+fn put<'k>(found: &mut [Option<&'k Arc<Node>>], changed: &'k [(usize, Arc<Node>)]) {
+    for (place, node) in changed {
+        if let Some(candidate) = found.get_mut(*place) {
+            *candidate = Some(node);
+        }
+    }
 }
 
 /// The pod's controller, as node plugins name it.

@@ -6,6 +6,7 @@
 
 pub mod bitstream;
 pub mod board_kind;
+pub mod board_pods;
 pub mod board_request;
 pub(crate) mod boards_now;
 pub mod catalog;
@@ -25,6 +26,7 @@ pub mod node_labels;
 pub mod node_state;
 pub mod pacing;
 pub(crate) mod per_slot;
+pub mod preemption;
 pub mod rank;
 pub mod record;
 pub mod redistribution;

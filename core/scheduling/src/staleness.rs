@@ -131,8 +131,14 @@ impl Knowledge {
     /// The state, fresh or not.
     #[must_use]
     pub fn state(&self) -> Option<&NodeState> {
+        self.received().map(Received::state)
+    }
+
+    /// The state with the time of its receipt, fresh or not.
+    #[must_use]
+    pub fn received(&self) -> Option<&Received> {
         match self {
-            Self::Known(received) => Some(received.state()),
+            Self::Known(received) => Some(received),
             Self::Absent | Self::Unreadable => None,
         }
     }

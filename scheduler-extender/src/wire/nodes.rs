@@ -56,13 +56,31 @@ pub enum Nodes<'a> {
     Full(Vec<(Text<'a>, &'a RawValue)>),
 }
 
-/// Answer to filter. All rejections are unresolvable by preemption, since evicting a pod makes no board appear.
+/// Answer to filter.
 #[derive(Debug)]
 pub struct FilterResult<'a> {
     /// The candidates.
     pub nodes: &'a Nodes<'a>,
     /// For each candidate, why it is rejected; `None` if it passes.
-    pub rejections: &'a [Option<&'static str>],
+    pub rejections: &'a [Option<Rejected>],
+}
+
+/// Why a candidate is rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejected {
+    /// The reason, for people.
+    pub reason: &'static str,
+    /// Whether preemption helps.
+    pub eviction: Eviction,
+}
+
+/// Whether the eviction of pods could let a rejected node pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// Pods of lower priority have the boards.
+    Helps,
+    /// Evicting pods makes no board appear.
+    IsUseless,
 }
 
 /// Answer to prioritize: a JSON array without an object around it; scores are integers.
@@ -151,7 +169,8 @@ impl Encode for FilterResult<'_> {
         let passes = |index: &usize| self.rejections.get(*index).is_some_and(Option::is_none);
         let rejected = self.nodes.texts().zip(self.rejections);
         let rejected = rejected.filter_map(|(name, rejection)| Some((name, (*rejection)?)));
-        let end = rejected.clone().map(|(name, reason)| name.as_str().len() + reason.len() + PAIR_BYTES);
+        let end =
+            rejected.clone().map(|(name, rejected)| name.as_str().len() + rejected.reason.len() + PAIR_BYTES);
         let end = FRAME_BYTES + end.sum::<usize>();
         match self.nodes {
             Nodes::Names(names) => {
@@ -177,12 +196,11 @@ impl Encode for FilterResult<'_> {
             }
         }
         let out = out.text();
-        out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
-        list(out, rejected, |out, (name, reason)| {
-            name.encode(out)?;
-            out.push(b':');
-            serde_json::to_writer(out, reason)
-        })?;
+        out.extend_from_slice(br#","FailedNodes":{"#);
+        let of = |eviction| rejected.clone().filter(move |(_, rejected)| rejected.eviction == eviction);
+        reasons(out, of(Eviction::Helps))?;
+        out.extend_from_slice(br#"},"FailedAndUnresolvableNodes":{"#);
+        reasons(out, of(Eviction::IsUseless))?;
         out.extend_from_slice(br#"},"Error":""}"#);
         Ok(())
     }
@@ -205,6 +223,18 @@ impl Encode for HostPriorities<'_> {
         out.push(b']');
         Ok(())
     }
+}
+
+/// Writes the reasons of rejected nodes as the content of an object.
+fn reasons<'n>(
+    out: &mut Vec<u8>,
+    rejected: impl Iterator<Item = (&'n Text<'n>, Rejected)>,
+) -> Result<(), serde_json::Error> {
+    list(out, rejected, |out, (name, rejected)| {
+        name.encode(out)?;
+        out.push(b':');
+        serde_json::to_writer(out, rejected.reason)
+    })
 }
 
 /// Writes `items`, separated by commas.
@@ -282,6 +312,10 @@ mod tests {
         parts(body).unwrap().1.names().map(str::to_owned).collect()
     }
 
+    fn rejected(reason: &'static str) -> Option<Rejected> {
+        Some(Rejected { reason, eviction: Eviction::IsUseless })
+    }
+
     fn encoded(answer: &impl Encode) -> String {
         let request = Bytes::new();
         let mut out = Writer::new(&request);
@@ -292,11 +326,14 @@ mod tests {
 
     #[test]
     fn names_that_need_escapes_get_them() {
-        let (_, nodes) = parts(r#"{"Pod":{},"NodeNames":["\"q\\","p","\u0001"]}"#).unwrap();
-        let result = FilterResult { nodes: &nodes, rejections: &[None, None, Some("no")] };
+        let (_, nodes) = parts(r#"{"Pod":{},"NodeNames":["\"q\\","p","\u0001","full"]}"#).unwrap();
+        let full = Rejected { reason: "full", eviction: Eviction::Helps };
+        let rejections = [None, None, rejected("no"), Some(full)];
+        let result = FilterResult { nodes: &nodes, rejections: &rejections };
         let value: serde_json::Value = serde_json::from_str(&encoded(&result)).unwrap();
         assert_eq!(value["NodeNames"], serde_json::json!(["\"q\\", "p"]));
         assert_eq!(value["FailedAndUnresolvableNodes"], serde_json::json!({"\u{1}": "no"}));
+        assert_eq!(value["FailedNodes"], serde_json::json!({"full": "full"}));
         assert_eq!(value["Error"], "");
     }
 
@@ -382,7 +419,7 @@ mod tests {
         let kept = r#"{ "metadata" : {"name":"b", "n": 1.50}, "Odd":"\u0041" }"#;
         let body = format!(r#"{{"Pod":{{}},"Nodes":{{"items":[{{"metadata":{{"name":"a"}}}}, {kept} ]}}}}"#);
         let (_, nodes) = parts(&body).unwrap();
-        let result = FilterResult { nodes: &nodes, rejections: &[Some("no"), None] };
+        let result = FilterResult { nodes: &nodes, rejections: &[rejected("no"), None] };
         assert_eq!(
             encoded(&result),
             format!(
@@ -409,7 +446,7 @@ mod tests {
             let request = Bytes::from(body.clone());
             let (_, nodes) = ExtenderArgs::read(&request).unwrap().into_parts().unwrap();
             let mut out = Writer::new(&request);
-            let rejections = vec![rejection; NODES];
+            let rejections = vec![rejection.and_then(rejected); NODES];
             FilterResult { nodes: &nodes, rejections: &rejections }.encode(&mut out).unwrap();
             let capacity = out.finish().own_capacity(&request);
             assert!((own..=own + 2 * FRAME_BYTES).contains(&capacity), "{rejection:?} {own} {capacity}");

@@ -17,6 +17,14 @@ pub struct Pod<'a> {
     metadata: Option<Metadata<'a>>,
     #[serde(borrow, default)]
     spec: Option<Spec<'a>>,
+    #[serde(borrow, default)]
+    status: Option<Status<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Status<'a> {
+    #[serde(borrow, default, rename = "nominatedNodeName")]
+    nominated_node: Option<Text<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -46,6 +54,8 @@ struct Owner<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec<'a> {
+    #[serde(default)]
+    priority: Option<i32>,
     #[serde(borrow, default)]
     containers: Option<Few<Container<'a>, MOST>>,
     #[serde(borrow, default)]
@@ -75,6 +85,7 @@ impl Pod<'_> {
         check_length("namespace", self.namespace(), MAX_NAME_BYTES)?;
         check_length("pod name", self.name(), MAX_NAME_BYTES)?;
         check_length("pod UID", self.uid(), MAX_UID_BYTES)?;
+        check_length("nominated node's name", self.nominated_node().unwrap_or_default(), MAX_NAME_BYTES)?;
         check_length("owner's UID", self.owner().unwrap_or_default(), MAX_UID_BYTES)
     }
 
@@ -94,6 +105,18 @@ impl Pod<'_> {
     #[must_use]
     pub fn uid(&self) -> &str {
         self.text(|metadata| metadata.uid.as_ref())
+    }
+
+    /// Priority of the pod.
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default()
+    }
+
+    /// The node on which kube-scheduler has evicted pods for this one.
+    #[must_use]
+    pub fn nominated_node(&self) -> Option<&str> {
+        self.status.as_ref()?.nominated_node.as_ref().map(Text::as_str).filter(|node| !node.is_empty())
     }
 
     /// UID of the pod's controller, if it has one.
@@ -147,7 +170,7 @@ mod tests {
     fn nulls_anywhere_are_nothing() {
         for pod in [
             "{}",
-            r#"{"metadata":null,"spec":null}"#,
+            r#"{"metadata":null,"spec":null,"status":null}"#,
             r#"{"metadata":{"labels":null,"annotations":null},"spec":{"containers":null,"initContainers":null}}"#,
             r#"{"spec":{"containers":[{"resources":null},{"resources":{"limits":null,"requests":null}},{}]}}"#,
         ] {
@@ -159,10 +182,12 @@ mod tests {
     fn who_it_is_and_what_it_asks_is_read_and_the_rest_is_skipped() {
         let text = r#"{"metadata":{"name":"p","namespace":"n","uid":"u","ownerReferences":[{"uid":"x","kind":"Foo"},{"uid":"rs","controller":true}],"labels":{"a":"b","fpga-scheduling.io/board":"a10"},
             "annotations":{"x":"\"","fpga-scheduling.io/bitstreams":"sob\u0065l"}},
-            "spec":{"initContainers":[{"resources":{"requests":{"fpga-scheduling.io/accelerated":"3"}}}],
+            "status":{"phase":"Pending","nominatedNodeName":"n1"},
+            "spec":{"priority":7,"initContainers":[{"resources":{"requests":{"fpga-scheduling.io/accelerated":"3"}}}],
             "containers":[{"name":"c","resources":{"limits":{"cpu":1,"fpga-scheduling.io/accelerated":"2"},"requests":{"fpga-scheduling.io/accelerated":"2"}}}]}}"#;
         let pod: Pod<'_> = serde_json::from_str(text).unwrap();
         assert_eq!((pod.namespace(), pod.name(), pod.uid(), pod.owner()), ("n", "p", "u", Some("rs")));
+        assert_eq!((pod.priority(), pod.nominated_node()), (7, Some("n1")));
         let asked = pod.requirement().unwrap().unwrap();
         assert_eq!((asked.board.as_deref(), asked.boards, asked.slots), (Some("a10"), 3, 1));
         assert_eq!(asked.bitstreams, ["sobel".parse().unwrap()]);

@@ -25,7 +25,8 @@ pub struct PreemptionArgs<'a> {
 pub struct Candidate<'a> {
     /// Name of the node.
     pub node: Text<'a>,
-    /// The pods to evict, at least one.
+    /// The pods to evict. None if by kube-scheduler's own filters the pod fits as it is, and an extender rejected the
+    /// node: from 1.38 on it asks for victims then.
     pub victims: MetaVictims<'a>,
 }
 
@@ -44,12 +45,13 @@ struct MetaPod<'a> {
     uid: Text<'a>,
 }
 
-/// Answer to preempt: the remaining candidates.
+/// Answer to preempt: the remaining candidates that have victims. One without victims would make kube-scheduler fail
+/// the whole preemption.
 #[derive(Debug, Serialize)]
-pub struct PreemptionResult<'s, 'a> {
+pub struct PreemptionResult<'a> {
     /// The candidates, in the order of the request.
     #[serde(rename = "NodeNameToMetaVictims", serialize_with = "as_map")]
-    pub candidates: Vec<&'s Candidate<'a>>,
+    pub candidates: Vec<Candidate<'a>>,
 }
 
 /// A map of at most [`MAX_NODES`] nodes in its order. The victims of each node are decoded later, one node after the
@@ -57,7 +59,7 @@ pub struct PreemptionResult<'s, 'a> {
 #[derive(Debug, Default)]
 struct Entries<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
-#[derive(Debug, DeriveDeserialize)]
+#[derive(Debug, Default, DeriveDeserialize)]
 struct Victims<'a> {
     #[serde(borrow, default, rename = "Pods", alias = "pods")]
     pods: Option<Uids<'a>>,
@@ -94,8 +96,7 @@ impl<'a> PreemptionArgs<'a> {
         Ok(serde_json::from_str(std::str::from_utf8(body)?)?)
     }
 
-    /// The pod and the candidates. A candidate without victims is dropped: in the answer it would make kube-scheduler
-    /// fail the whole preemption.
+    /// The pod and the candidates.
     ///
     /// # Errors
     /// [`Malformed`] if there is no pod, a name is too long, or there are too many victims.
@@ -107,15 +108,32 @@ impl<'a> PreemptionArgs<'a> {
         let mut victims_left = MAX_VICTIMS;
         for (node, victims) in entries.0 {
             check_length("node name", node.as_str(), MAX_NAME_BYTES)?;
-            let Some(victims) = serde_json::from_str::<Option<Victims<'a>>>(victims.get())? else { continue };
+            let victims = serde_json::from_str::<Option<Victims<'a>>>(victims.get())?.unwrap_or_default();
             let Uids(pods) = victims.pods.unwrap_or_default();
             victims_left = victims_left.checked_sub(pods.len()).ok_or(Malformed::TooManyVictims)?;
             let pdb_violations = victims.pdb_violations.unwrap_or_default();
-            if !pods.is_empty() {
-                candidates.push(Candidate { node, victims: MetaVictims { pods, pdb_violations } });
-            }
+            candidates.push(Candidate { node, victims: MetaVictims { pods, pdb_violations } });
         }
         Ok((pod, candidates))
+    }
+}
+
+impl MetaVictims<'_> {
+    /// The UIDs of the victims, the most important first.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        self.pods.iter().map(|pod| pod.uid.as_str())
+    }
+
+    /// Keeps the victims whose UIDs are kept.
+    pub fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.pods.retain(|pod| is_kept(pod.uid.as_str()));
+    }
+
+    /// Adds a victim at this place. It counts as a violation of a PodDisruptionBudget, of which nothing is known here:
+    /// so kube-scheduler prefers nodes where its own victims suffice.
+    pub fn insert(&mut self, place: usize, uid: &str) {
+        self.pods.insert(place, MetaPod { uid: uid.into() });
+        self.pdb_violations = self.pdb_violations.saturating_add(1);
     }
 }
 
@@ -180,8 +198,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Uids<'a> {
     }
 }
 
-fn as_map<S: Serializer>(candidates: &[&Candidate<'_>], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(candidates.iter().map(|candidate| (candidate.node.as_str(), &candidate.victims)))
+fn as_map<S: Serializer>(candidates: &[Candidate<'_>], serializer: S) -> Result<S::Ok, S::Error> {
+    let with_victims = candidates.iter().filter(|candidate| !candidate.victims.pods.is_empty());
+    serializer.collect_map(with_victims.map(|candidate| (candidate.node.as_str(), &candidate.victims)))
 }
 
 #[cfg(test)]
@@ -190,7 +209,7 @@ mod tests {
 
     fn kept(body: &str) -> String {
         let (_, candidates) = PreemptionArgs::read(body.as_bytes()).unwrap().into_parts().unwrap();
-        serde_json::to_string(&PreemptionResult { candidates: candidates.iter().collect() }).unwrap()
+        serde_json::to_string(&PreemptionResult { candidates }).unwrap()
     }
 
     #[test]

@@ -23,6 +23,12 @@ pub struct OurPairs<'a>(Vec<(Text<'a>, Text<'a>)>);
 #[derive(Debug)]
 pub struct Few<T, const MOST: usize>(pub Vec<T>);
 
+impl From<&str> for Text<'_> {
+    fn from(text: &str) -> Self {
+        Self(Cow::Owned(text.to_owned()))
+    }
+}
+
 impl Text<'_> {
     /// The string.
     #[must_use]

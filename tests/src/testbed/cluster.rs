@@ -131,6 +131,15 @@ impl Cluster {
         self.plane.start_scheduler(&config).await
     }
 
+    /// Restarts kube-scheduler so that it counts the instances of boards that nodes advertise, as with node plugins.
+    ///
+    /// # Errors
+    /// kube-scheduler does not start.
+    pub async fn count_instances(&mut self) -> Result<()> {
+        let config = self.scheduler_config()?.with("ignoredByScheduler", "false")?;
+        self.plane.start_scheduler(&config).await
+    }
+
     /// The URL of a path on the extender.
     #[must_use]
     pub fn extender_url(&self, path: &str) -> String {

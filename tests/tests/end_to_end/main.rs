@@ -32,6 +32,7 @@ mod own_scheduler;
 mod picker;
 mod pool;
 mod pool_in_cluster;
+mod preemption;
 mod registry;
 mod replicas;
 mod rights;
