@@ -3,7 +3,7 @@
 use super::scheduler_config::SchedulerConfig;
 use fpga_core::node_state::NodeState;
 use fpga_extender_api::{ConfigView, NodeView};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A fact, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,12 +209,12 @@ pub struct FpgaPod {
     pub scheduler: String,
     /// Whether the pod is not bound to a node.
     pub pending: bool,
-    /// Whether the pod requests the managed resource.
-    pub requests_resource: bool,
+    /// Our resources that the pod's containers ask for.
+    pub resources: BTreeSet<String>,
     /// Whether the pod reaches boards by itself: it mounts the folders of device managers, or sets their addresses.
     pub by_hand: bool,
-    /// Whether only ordinary init containers ask for boards.
-    pub in_init_only: bool,
+    /// Whether an ordinary init container asks for boards.
+    pub at_init: bool,
     /// Whether a node selector or a required node affinity limits the pod to nodes with one of our labels.
     pub narrowed: bool,
 }
@@ -232,6 +232,14 @@ pub struct Right {
     pub allowed: bool,
     /// Consequence of a missing right.
     pub needed_for: &'static str,
+}
+
+impl FpgaPod {
+    /// Whether a container of the pod asks for boards.
+    #[must_use]
+    pub fn requests_resource(&self) -> bool {
+        !self.resources.is_empty()
+    }
 }
 
 impl Facts {

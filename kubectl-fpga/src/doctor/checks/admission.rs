@@ -3,6 +3,9 @@
 use crate::doctor::facts::{Facts, FpgaPod, Looked};
 use crate::doctor::finding::{Finding, named};
 
+/// Minor version of Kubernetes since which a policy can write the scheduler and the resource into pods.
+const ASSIGNING_SINCE: u32 = 36;
+
 /// Whether our admission policies are in force.
 #[must_use]
 pub fn policies(facts: &Facts) -> Vec<Finding> {
@@ -29,7 +32,13 @@ pub fn policies(facts: &Facts) -> Vec<Finding> {
             "helm upgrade brings the bindings of the chart back (manifests/README.md).",
         ));
     }
-    Finding::or_ok(CHECK, findings, format!("{} are in force", policies.len()))
+    let assigns = facts.kubernetes_minor.found().is_none_or(|minor| *minor >= ASSIGNING_SINCE);
+    let and = if assigns {
+        ""
+    } else {
+        "; this version of Kubernetes has no policies that assign, so pods must name the scheduler and the resource themselves"
+    };
+    Finding::or_ok(CHECK, findings, format!("{} are in force{and}", policies.len()))
 }
 
 /// Whether pods ask for boards in a way in which they never get one, or reach boards by themselves.
@@ -41,12 +50,12 @@ pub fn pods(facts: &Facts) -> Vec<Finding> {
         pods.iter().filter(|pod| wanted(pod)).map(|pod| pod.name.as_str()).collect()
     };
     let mut findings = Vec::new();
-    let init = names(&|pod| pod.in_init_only);
+    let init = names(&|pod| pod.at_init);
     if !init.is_empty() {
         findings.push(Finding::problem(
             CHECK,
-            format!("pods of which only ordinary init containers ask for a board: {}", named(&init)),
-            "The kubelet does not tell who these are: they never get one.",
+            format!("pods of which an ordinary init container asks for a board: {}", named(&init)),
+            "The kubelet does not tell who such a container is: it never gets a board, and the pod does not start.",
             "Ask in a container, or in an init container with `restartPolicy: Always`.",
         ));
     }

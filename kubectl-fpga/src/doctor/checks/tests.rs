@@ -13,6 +13,7 @@ use crate::doctor::facts::{
 };
 use crate::doctor::finding::Severity;
 use crate::doctor::scheduler_config::{DEFAULT_SCHEDULER, SchedulerConfig};
+use fpga_core::names::ACCELERATED_RESOURCE;
 use fpga_core::node_state::{LeftOut, NodeState};
 use serde_json::json;
 
@@ -82,9 +83,9 @@ fn mk_pod(name: &str) -> FpgaPod {
         name: name.into(),
         scheduler,
         pending: false,
-        requests_resource: true,
+        resources: [ACCELERATED_RESOURCE.to_owned()].into(),
         by_hand: false,
-        in_init_only: false,
+        at_init: false,
         narrowed: true,
     }
 }

@@ -10,7 +10,7 @@ use fpga_core::requirement::{PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::Api;
 use kube::api::ListParams;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All pods that ask for an FPGA and have not ended.
 pub(super) async fn look(cluster: &Cluster) -> Looked<Vec<FpgaPod>> {
@@ -37,8 +37,8 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return None;
     }
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let containers: Vec<_> = containers.filter_map(boards).collect();
+    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let containers: Vec<_> = all.clone().filter_map(boards).collect();
     let pairs = |map: &Option<BTreeMap<String, String>>| {
         map.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
     };
@@ -56,18 +56,23 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
         name: format!("{namespace}/{}", pod.metadata.name.as_deref().unwrap_or_default()),
         scheduler: spec.scheduler_name.clone().unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
         pending: spec.node_name.is_none(),
-        requests_resource: !containers.is_empty(),
+        resources: all
+            .flat_map(quantities)
+            .filter(|(name, quantity)| asks(name, quantity))
+            .map(|(name, _)| name.to_owned())
+            .collect::<BTreeSet<_>>(),
         by_hand: is_by_hand(spec),
-        in_init_only: !containers.is_empty()
-            && !spec.containers.iter().chain(sidecars(spec)).any(|one| boards(one).is_some()),
+        at_init: ordinary_init_containers(spec)
+            .flat_map(quantities)
+            .any(|(name, quantity)| asks(name, quantity)),
         narrowed: is_narrowed(pod),
     })
 }
 
-/// Init containers that run as long as the pod does.
-fn sidecars(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+/// Init containers that end before the pod's containers start.
+fn ordinary_init_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     let init = spec.init_containers.iter().flatten();
-    init.filter(|container| container.restart_policy.as_deref() == Some("Always"))
+    init.filter(|container| container.restart_policy.as_deref() != Some("Always"))
 }
 
 /// Whether the pod mounts the folders of device managers, or sets their addresses.
@@ -84,9 +89,19 @@ fn is_by_hand(spec: &PodSpec) -> bool {
 
 /// The boards that a container asks for.
 fn boards(container: &Container) -> Option<BoardRequest<'_>> {
-    let resources = container.resources.as_ref()?;
-    let quantities = resources.limits.iter().chain(&resources.requests).flatten();
-    BoardRequest::among(quantities.map(|(name, quantity)| (name.as_str(), quantity.0.as_str())))
+    BoardRequest::among(quantities(container))
+}
+
+/// Whether this quantity of the resource asks for boards.
+fn asks(name: &str, quantity: &str) -> bool {
+    BoardRequest::among([(name, quantity)]).is_some_and(|request| !request.is_zero())
+}
+
+/// The limits and requests of a container.
+fn quantities(container: &Container) -> impl Iterator<Item = (&str, &str)> {
+    let resources = container.resources.iter();
+    let all = resources.flat_map(|all| all.limits.iter().chain(&all.requests).flatten());
+    all.map(|(name, quantity)| (name.as_str(), quantity.0.as_str()))
 }
 
 /// Whether a node selector or a required node affinity limits the pod to nodes with one of our labels.
@@ -124,7 +139,7 @@ mod tests {
         let vendor = json!({"fpga-scheduling.io/fpga-vendor": "intel"});
         assert_eq!(pod(&json!({}), &json!({"containers": [{"name": "c"}]})), None);
         let bare = pod(&vendor, &json!({"containers": [{"name": "c"}]})).unwrap();
-        assert!(bare.pending && !bare.requests_resource && !bare.narrowed && bare.name == "d/p");
+        assert!(bare.pending && !bare.requests_resource() && !bare.narrowed && bare.name == "d/p");
         assert_eq!(bare.scheduler, "default-scheduler");
         let term =
             |key: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": ["intel"]}]});
@@ -134,21 +149,25 @@ mod tests {
             "containers": [{"name": "c", "resources": {"limits": {"fpga-scheduling.io/accelerated": "1"}}}],
         });
         let wired = pod(&json!({}), &wired).unwrap();
-        assert!(!wired.pending && wired.requests_resource && wired.narrowed);
+        assert!(!wired.pending && wired.requests_resource() && wired.narrowed);
         assert_eq!(wired.scheduler, "kube-fpga");
         let loose = affinity(json!([term("fpga-scheduling.io/fpga-vendor"), term("zone")]));
         let loose = pod(&vendor, &json!({"affinity": loose, "containers": [{"name": "c"}]})).unwrap();
         assert!(!loose.narrowed, "the other term lets it go anywhere");
-        assert!(!wired.by_hand && !wired.in_init_only);
+        assert!(!wired.by_hand && !wired.at_init);
+        let zero = json!({"containers": [{"name": "c", "resources": {"limits": {"fpga-scheduling.io/accelerated": "0"}}}]});
+        assert_eq!(pod(&vendor, &zero), None, "zero boards are none");
         let board = json!({"limits": {"fpga-scheduling.io/accelerated": "1"}});
         let folder = json!([{"name": "v", "hostPath": {"path": "/run/fpga/managers"}}]);
         let by_hand = json!({"containers": [{"name": "c", "resources": board}], "volumes": folder});
         assert!(pod(&json!({}), &by_hand).unwrap().by_hand);
-        let init = |policy: serde_json::Value| {
+        let at_init = |policy: serde_json::Value| {
             let init = json!([{"name": "i", "resources": board, "restartPolicy": policy}]);
-            pod(&json!({}), &json!({"containers": [{"name": "c"}], "initContainers": init})).unwrap()
+            let with = |main: &serde_json::Value| json!({"containers": [main], "initContainers": init});
+            [json!({"name": "c"}), json!({"name": "c", "resources": board})]
+                .map(|main| pod(&json!({}), &with(&main)).unwrap().at_init)
         };
-        assert!(init(json!(null)).in_init_only && !init(json!("Always")).in_init_only);
+        assert_eq!((at_init(json!(null)), at_init(json!("Always"))), ([true; 2], [false; 2]));
         let selected =
             json!({"nodeSelector": {"fpga-scheduling.io/board": "u250"}, "containers": [{"name": "c"}]});
         assert!(pod(&vendor, &selected).unwrap().narrowed);

@@ -4,7 +4,7 @@ use super::{Resource, ours};
 use crate::doctor::facts::{Certificate, Facts, FpgaPod, Looked};
 use crate::doctor::finding::{Finding, named};
 use crate::doctor::scheduler_config::DEFAULT_SCHEDULER;
-use fpga_core::names::ACCELERATED_RESOURCE;
+use fpga_core::names::{ACCELERATED_RESOURCE, VENDOR_LABEL};
 
 /// kube-scheduler's search stops only after this many feasible nodes, if there are as many.
 const LEAST_SAMPLE: usize = 100;
@@ -62,7 +62,7 @@ pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
     if ours.is_some() {
         let pods = facts.pods.found().into_iter().flatten();
         let without: Vec<&str> =
-            pods.filter(|pod| !pod.requests_resource).map(|pod| pod.name.as_str()).collect();
+            pods.filter(|pod| !pod.requests_resource()).map(|pod| pod.name.as_str()).collect();
         if !without.is_empty() {
             findings.push(Finding::problem(
                 CHECK,
@@ -71,6 +71,7 @@ pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
                 format!("Give a container of each the request and limit {ACCELERATED_RESOURCE}: \"1\"."),
             ));
         }
+        findings.extend(of_no_node(facts));
         if extender.ignorable {
             findings.push(Finding::note(
                 CHECK,
@@ -80,6 +81,34 @@ pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
         }
     }
     Finding::or_ok(CHECK, findings, format!("pods with {ACCELERATED_RESOURCE} are sent to the extender"))
+}
+
+/// Pods that ask for a resource of ours that kube-scheduler does not know and no node offers.
+fn of_no_node(facts: &Facts) -> Option<Finding> {
+    let pods = facts.pods.found().into_iter().flatten().filter(|pod| !unmanaged(facts, pod).is_empty());
+    let pods: Vec<String> =
+        pods.map(|pod| format!("{} ({})", pod.name, unmanaged(facts, pod).join(", "))).collect();
+    (!pods.is_empty()).then(|| {
+        Finding::problem(
+            "managed resource",
+            format!("FPGA pods with a resource that no node plugin offers: {}", named(&pods)),
+            "They stay Pending, whatever their scheduler is.",
+            format!(
+                "Ask for {ACCELERATED_RESOURCE}, with the pod's label {VENDOR_LABEL}; or add the vendor to \
+                 scheduler.vendorResources of the chart."
+            ),
+        )
+    })
+}
+
+/// Our resources that the pod asks for and that kube-scheduler's configuration does not have among others of ours.
+fn unmanaged<'p>(facts: &Facts, pod: &'p FpgaPod) -> Vec<&'p str> {
+    let Some((_, extender)) = ours(facts) else { return Vec::new() };
+    let managed = |resource: &str| extender.managed().iter().any(|managed| managed.name == resource);
+    if !managed(ACCELERATED_RESOURCE) {
+        return Vec::new();
+    }
+    pod.resources.iter().map(String::as_str).filter(|resource| !managed(resource)).collect()
 }
 
 /// Whether FPGA pods name a scheduler that asks the extender.
@@ -98,9 +127,11 @@ pub fn scheduler_name(facts: &Facts) -> Vec<Finding> {
     if metrics.flat_map(|metrics| &metrics.certificates).any(is_reachable) {
         asking.push(DEFAULT_SCHEDULER);
     }
-    let others: Vec<&FpgaPod> = pods.iter().filter(|pod| !asking.contains(&pod.scheduler.as_str())).collect();
+    let is_other =
+        |pod: &&FpgaPod| !asking.contains(&pod.scheduler.as_str()) && unmanaged(facts, pod).is_empty();
+    let others: Vec<&FpgaPod> = pods.iter().filter(is_other).collect();
     let named_by = |is_ours: bool| -> Vec<String> {
-        let pods = others.iter().filter(|pod| pod.requests_resource == is_ours);
+        let pods = others.iter().filter(|pod| pod.requests_resource() == is_ours);
         pods.map(|pod| format!("{} ({})", pod.name, pod.scheduler)).collect()
     };
     let mend = format!(
@@ -110,12 +141,7 @@ pub fn scheduler_name(facts: &Facts) -> Vec<Finding> {
         asking.first().copied().unwrap_or(OWN_SCHEDULER)
     );
     let kinds = [
-        (
-            named_by(true),
-            format!(
-                "Nobody asks the extender about them, and no node has {ACCELERATED_RESOURCE}: they stay Pending."
-            ),
-        ),
+        (named_by(true), fate_with_resource(facts)),
         (
             named_by(false),
             "Nobody asks the extender about them: they go anywhere, whatever the boards there are and do."
@@ -127,6 +153,20 @@ pub fn scheduler_name(facts: &Facts) -> Vec<Finding> {
         Finding::problem(CHECK, what, why, mend.clone())
     });
     Finding::or_ok(CHECK, findings.collect(), "all FPGA pods name a scheduler that asks the extender")
+}
+
+/// What becomes of pods that request the resource and whose scheduler does not ask the extender.
+fn fate_with_resource(facts: &Facts) -> String {
+    let anywhere = format!(
+        "they go to any node that offers {ACCELERATED_RESOURCE}, whatever their labels and annotations ask for, and where \
+         its boards don't fit, their containers don't start"
+    );
+    let why = match &facts.nodes {
+        Looked::Found(nodes) if nodes.iter().any(|node| node.advertised > 0) => anywhere,
+        Looked::Found(_) => format!("no node offers {ACCELERATED_RESOURCE}, so they stay Pending"),
+        Looked::Hidden(_) => format!("{anywhere}; without such a node they stay Pending"),
+    };
+    format!("Nobody asks the extender about them: {why}.")
 }
 
 /// The number of feasible nodes after which the search of kube-scheduler 1.36 stops, in a cluster of `nodes`:
@@ -158,7 +198,7 @@ pub fn sampling(facts: &Facts) -> Vec<Finding> {
     // Where kube-scheduler looks for the resource itself, it finds no other nodes.
     let resource = Resource::of(facts);
     let is_narrowed =
-        |pod: &FpgaPod| pod.narrowed || (resource == Resource::Advertised && pod.requests_resource);
+        |pod: &FpgaPod| pod.narrowed || (resource == Resource::Advertised && pod.requests_resource());
     let open: Vec<&str> = pods.iter().filter(|pod| !is_narrowed(pod)).map(|pod| pod.name.as_str()).collect();
     vec![if sample == nodes {
         Finding::ok(CHECK, "kube-scheduler looks at all nodes")

@@ -66,8 +66,8 @@ fn policies_that_are_not_in_force_and_pods_that_they_would_refuse_are_found() {
         "without a binding: MutatingAdmissionPolicy kube-fpga-assign",
     );
     let with = |pod: FpgaPod| Facts { pods: Looked::Found(vec![pod]), ..mk_advertising() };
-    let init = FpgaPod { in_init_only: true, ..mk_pod("d/q") };
-    only(&with(init), Severity::Problem, "pods", "only ordinary init containers ask for a board: d/q");
+    let init = FpgaPod { at_init: true, ..mk_pod("d/q") };
+    only(&with(init), Severity::Problem, "pods", "an ordinary init container asks for a board: d/q");
     let by_hand = FpgaPod { by_hand: true, ..mk_pod("d/q") };
     only(&with(by_hand.clone()), Severity::Warning, "pods", "set FPGA_DEVICE_MANAGERS: d/q");
     // Where no node plugin runs, this is the way.

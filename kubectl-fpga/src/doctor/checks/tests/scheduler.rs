@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::doctor::checks::scheduler;
+use std::collections::BTreeSet;
 
 #[test]
 fn a_weight_that_plugins_outvote_is_found() {
@@ -111,7 +112,7 @@ fn pods_that_are_not_sent_or_never_fit_are_found() {
     );
     let all = with_config("managedResources", "others");
     only(&all, Severity::Problem, check, "no managedResources, and ignorable is false");
-    let pod = FpgaPod { requests_resource: false, ..mk_pod("d/q") };
+    let pod = FpgaPod { resources: BTreeSet::new(), ..mk_pod("d/q") };
     only(
         &Facts { pods: Looked::Found(vec![pod]), ..mk_facts() },
         Severity::Problem,
@@ -136,7 +137,7 @@ fn pods_whose_scheduler_does_not_ask_are_found() {
     let ours = FpgaPod { scheduler: "kube-fpga".into(), ..mk_pod("d/q") };
     let fine = run(&pods(vec![ours.clone()]));
     assert!(fine.iter().all(|finding| finding.severity == Severity::Ok), "{fine:#?}");
-    let placed = FpgaPod { requests_resource: false, ..mk_pod("d/r") };
+    let placed = FpgaPod { resources: BTreeSet::new(), ..mk_pod("d/r") };
     let found = scheduler::scheduler_name(&pods(vec![placed, mk_pod("d/p"), ours.clone()]));
     let [waiting, anywhere] = found.as_slice() else { panic!("{found:#?}") };
     assert!(waiting.what.contains("d/p") && !waiting.what.contains("d/q"), "{waiting:#?}");
@@ -158,6 +159,32 @@ fn pods_whose_scheduler_does_not_ask_are_found() {
         ["a", "b"].map(|name| Replica { metrics: Looked::Found(metrics.clone()), ..mk_replica(name) }).into(),
     );
     assert_eq!(scheduler::scheduler_name(&mtls)[0].severity, Severity::Ok);
+}
+
+#[test]
+fn what_becomes_of_pods_whose_scheduler_does_not_ask_depends_on_what_nodes_offer() {
+    let own = Facts {
+        config: with_config("extenders:", "profiles: [{schedulerName: kube-fpga}]\nextenders:").config,
+        ..mk_facts()
+    };
+    let why = |nodes: Looked<Vec<Node>>| {
+        let [finding] = scheduler::scheduler_name(&Facts { nodes, ..own.clone() }).try_into().unwrap();
+        finding.why
+    };
+    let offered = why(mk_advertising().nodes);
+    assert!(offered.contains("go to any node") && !offered.contains("Pending"), "{offered}");
+    let missing = why(mk_facts().nodes);
+    assert!(missing.contains("stay Pending") && !missing.contains("any node that"), "{missing}");
+    let unknown = why(Looked::Hidden("forbidden".into()));
+    assert!(unknown.contains("go to any node") && unknown.contains("without such a node"), "{unknown}");
+}
+
+#[test]
+fn a_pod_with_a_resource_that_no_node_plugin_offers_is_not_told_to_name_another_scheduler() {
+    let own = with_config("extenders:", "profiles: [{schedulerName: kube-fpga}]\nextenders:");
+    let xilinx = FpgaPod { resources: ["fpga-scheduling.io/xilinx".to_owned()].into(), ..mk_pod("d/q") };
+    let facts = Facts { pods: Looked::Found(vec![xilinx]), ..own };
+    only(&facts, Severity::Problem, "managed resource", "d/q (fpga-scheduling.io/xilinx)");
 }
 
 #[test]
