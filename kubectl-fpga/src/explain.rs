@@ -1,7 +1,7 @@
 //! `kubectl fpga explain`: why a pod was placed on its node.
 //!
 //! Only the replica that kube-scheduler asked remembers the decision, and nothing records which one that was. So all
-//! replicas are asked, and the latest decision is shown.
+//! replicas are asked, and the latest decision is shown. A decision about an earlier pod of the same name is none.
 
 mod text;
 
@@ -65,6 +65,11 @@ pub(crate) struct Explained {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Placed {
+    /// UID of the pod; `None` if the pod is gone or can't be read.
+    uid: Option<String>,
+    /// Why the pod waits, in kube-scheduler's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits: Option<String>,
     /// The node; `None` if the pod is not bound or can't be read.
     node: Option<String>,
     /// The boards of its containers, comma-separated, as the node plugin wrote them; `None` if it wrote none.
@@ -129,27 +134,36 @@ pub(crate) async fn explain(
         Ok(cluster) => placement_of(cluster, namespace, name).await,
         Err(problem) => Err(problem.clone()),
     };
-    let (told, others, silent) = latest(answers)?;
+    let uid = placed.as_ref().ok().and_then(|placed| placed.as_ref()?.uid.as_deref());
+    let (told, others, silent) = latest(answers, uid)?;
     let Some(told) = told else {
-        let where_it_is = match placed {
-            Ok(Some(Placed { node: Some(node), .. })) => format!("The pod runs on {node}. "),
-            Ok(Some(Placed { node: None, .. })) => {
-                "The pod waits; `kubectl describe pod` has kube-scheduler's words. ".to_owned()
-            }
-            Ok(None) => "There is no such pod. ".to_owned(),
-            Err(_) => String::new(),
-        };
-        let forgotten = format!(
-            "no replica remembers a decision for pod {namespace}/{name}. {where_it_is}Either it asks for nothing of an \
-             FPGA (label, annotation or resource of fpga-scheduling.io), or kube-scheduler doesn't ask the extender \
-             (`kubectl fpga doctor` finds out), or the decision is forgotten: each replica remembers the last 1,024 \
-             pods since it started"
-        );
-        return Ok((Err(forgotten), silent));
+        return Ok((Err(forgotten(&format!("{namespace}/{name}"), placed.as_ref().ok())), silent));
     };
     let placed = placed.ok().flatten().unwrap_or_default();
     let (namespace, pod) = (namespace.to_owned(), name.to_owned());
     Ok((Ok(Explained { namespace, pod, placed, told, others }), silent))
+}
+
+/// Why nobody remembers a decision about the pod, of which the API server tells this, if it answers.
+fn forgotten(pod: &str, placed: Option<&Option<Placed>>) -> Forgotten {
+    let (where_it_is, not_asked) = match placed {
+        Some(Some(Placed { node: Some(node), .. })) => (format!("The pod runs on {node}. "), ""),
+        Some(Some(Placed { node: None, waits, .. })) => (
+            match waits {
+                Some(words) => format!("The pod waits; kube-scheduler says: {words} "),
+                None => "The pod waits; `kubectl describe pod` has kube-scheduler's words. ".to_owned(),
+            },
+            "or kube-scheduler itself rejected all nodes, for example because all instances of their boards are taken \
+             (`Insufficient fpga-scheduling.io/...`), and then asks nobody, ",
+        ),
+        Some(None) => ("There is no such pod. ".to_owned(), ""),
+        None => (String::new(), ""),
+    };
+    format!(
+        "no replica remembers a decision for pod {pod}. {where_it_is}Either it asks for nothing of an FPGA (label, \
+         annotation or resource of fpga-scheduling.io), {not_asked}or kube-scheduler doesn't ask the extender (`kubectl \
+         fpga doctor` finds out), or the decision is forgotten: each replica remembers the last 1,024 pods since it started"
+    )
 }
 
 /// Where the pod is; `None` if there is no such pod.
@@ -159,7 +173,11 @@ async fn placement_of(cluster: &Cluster, namespace: &str, name: &str) -> Result<
     let pod = pod.map_err(|error| Problem::of_api(&error, &cluster.server, "can't get the pod", &GET_POD))?;
     Ok(pod.map(|pod| {
         let mut annotations = pod.metadata.annotations.unwrap_or_default();
+        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+        let waits = conditions.into_iter().find(|it| it.type_ == "PodScheduled" && it.status == "False");
         Placed {
+            uid: pod.metadata.uid,
+            waits: waits.and_then(|condition| condition.message),
             node: pod.spec.and_then(|spec| spec.node_name),
             boards: annotations.remove(BOARDS_ANNOTATION),
             boards_reason: annotations.remove(BOARDS_REASON_ANNOTATION),
@@ -169,13 +187,16 @@ async fn placement_of(cluster: &Cluster, namespace: &str, name: &str) -> Result<
 
 type Latest = (Option<Told>, BTreeMap<String, u64>, Vec<Problem>);
 
-/// The latest decision, the times of the other replicas' decisions, and the problems of replicas that did not answer.
-fn latest(answers: Vec<Answered<Explanation>>) -> Result<Latest, Problem> {
+/// The latest decision about the pod with this UID, or about any pod of its name where it is not known; the times of the
+/// other replicas' decisions, and the problems of replicas that did not answer.
+fn latest(answers: Vec<Answered<Explanation>>, uid: Option<&str>) -> Result<Latest, Problem> {
     let (mut told, mut silent, mut answered) = (Vec::new(), Vec::new(), false);
     for Answered { replica, answer } in answers {
         match answer {
             Ok(explanation) => {
                 answered = true;
+                let about_it = |explanation: &Explanation| uid.is_none_or(|uid| uid == explanation.uid);
+                let explanation = explanation.filter(about_it);
                 told.extend(explanation.map(|explanation| Told { replica, explanation }));
             }
             Err(problem) => silent.push(problem),

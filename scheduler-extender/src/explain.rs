@@ -97,8 +97,10 @@ struct Ring {
 }
 
 impl Explanations {
-    /// Remembers a decision. Over the bounds, the pods with the oldest decisions are forgotten.
-    pub fn remember(&self, pod: PodName, uid: &str, by: Considered, decision: Decision) {
+    /// Remembers a decision, without the other names and digests that the library knows of the pod's bitstreams: they are
+    /// for matching, not for readers. Over the bounds, the pods with the oldest decisions are forgotten.
+    pub fn remember(&self, pod: PodName, uid: &str, mut by: Considered, decision: Decision) {
+        by.requirement.synonyms.clear();
         // Forgotten decisions are freed after the lock is released, so that other decisions don't wait.
         let _forgotten = {
             let mut ring = self.0.lock();
@@ -275,6 +277,18 @@ mod tests {
         assert!(all.of(&pod("p")).unwrap().prioritize.is_none());
         all.remember(pod("p"), "another", asked(), scores());
         assert!(all.of(&pod("p")).unwrap().filter.is_none(), "a pod of the same name is another pod");
+    }
+
+    #[test]
+    fn no_reader_learns_other_names_of_a_bitstream() {
+        let all = Explanations::default();
+        let synonyms = [("sobel".parse().unwrap(), vec!["secret".parse().unwrap()])].into();
+        let by = Considered {
+            requirement: Requirement { synonyms, ..Requirement::default() },
+            ..Considered::default()
+        };
+        all.remember(pod("p"), "u", by, filter(1));
+        assert_eq!(all.of(&pod("p")).unwrap().requirement, Requirement::default());
     }
 
     #[test]

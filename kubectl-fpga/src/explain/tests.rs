@@ -27,6 +27,8 @@ fn text(node: Option<&str>, scores: &[(&str, u32)]) -> String {
     let told = Told { replica: "r1".into(), explanation: explanation(1_760_000_000_000, scores) };
     let (namespace, pod, others) = ("d".into(), "p".into(), BTreeMap::new());
     let placed = Placed {
+        uid: Some("u".to_owned()),
+        waits: node.is_none().then(|| "0/1 nodes are available".to_owned()),
         node: node.map(str::to_owned),
         boards: node.map(|_| "dm0,dm1".to_owned()),
         boards_reason: node
@@ -76,10 +78,10 @@ fn the_latest_of_all_replicas_is_told() {
         said("c", Err(silent())),
         said("d", Ok(None)),
     ];
-    let (told, others, problems) = latest(answers).unwrap();
+    let (told, others, problems) = latest(answers, None).unwrap();
     assert_eq!((told.unwrap().replica.as_str(), others["a"], problems.len()), ("b", 5, 1));
-    assert!(latest(vec![said("c", Err(silent()))]).is_err());
-    assert!(latest(vec![said("d", Ok(None)), said("c", Err(silent()))]).unwrap().0.is_none());
+    assert!(latest(vec![said("c", Err(silent()))], None).is_err());
+    assert!(latest(vec![said("d", Ok(None)), said("c", Err(silent()))], None).unwrap().0.is_none());
 }
 
 #[test]
@@ -106,4 +108,25 @@ fn what_is_wrong_with_a_pods_wishes_is_told_instead_of_them() {
         Explained { namespace, pod, placed: Placed::default(), told, others }.text(false, Colours::Off);
     assert!(text.contains("can't be understood: annotation fpga-scheduling.io/slots: write"), "{text}");
     assert!(!text.contains("No scores"), "{text}");
+}
+
+#[test]
+fn a_decision_about_an_earlier_pod_of_the_same_name_is_none() {
+    let answers = || {
+        let answer = Ok(Some(explanation(1_760_000_000_000, &[("n1", 1)])));
+        vec![Answered { replica: "r1".to_owned(), answer }]
+    };
+    assert!(latest(answers(), Some("u")).unwrap().0.is_some());
+    assert!(latest(answers(), Some("another")).unwrap().0.is_none());
+    assert!(latest(answers(), None).unwrap().0.is_some(), "the API server does not tell");
+}
+
+#[test]
+fn a_pod_that_kube_scheduler_itself_turned_away_is_told_so() {
+    let waits = Some("0/1 nodes are available: 1 Insufficient fpga-scheduling.io/accelerated.".to_owned());
+    let told = forgotten("d/p", Some(&Some(Placed { waits, ..Placed::default() })));
+    for part in ["kube-scheduler says: 0/1 nodes", "kube-scheduler itself rejected all nodes", "instances"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert!(!forgotten("d/p", Some(&None)).contains("rejected all nodes"));
 }

@@ -30,6 +30,9 @@ impl Explained {
             Some(boards) => format!("  is on      {node}, boards {boards}"),
             None => format!("  is on      {node}"),
         });
+        if let Some(words) = &self.placed.waits {
+            line(format!("  waits      {}", words.replace(char::is_control, " ")));
+        }
         let reasons = self.placed.boards_reason.as_deref().unwrap_or_default();
         for reason in reasons.lines() {
             // Whoever may change the pod may have written it.
