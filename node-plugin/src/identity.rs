@@ -67,6 +67,12 @@ pub(crate) enum IdentityError {
     /// The pod has no container of this name.
     #[error("the pod has no container {0}; the node plugin serves containers and native sidecars")]
     NoContainer(String),
+    /// An init container that has not ended asks for boards. The kubelet does not say which of the pod's containers starts.
+    #[error(
+        "the init container {0} asks for boards, and the kubelet does not tell when an init container starts; ask in a \
+         container instead, or write `restartPolicy: Always` into the init container"
+    )]
+    InitContainer(String),
     /// The container asks for no board. The API server may still have an older pod of the same name.
     #[error("the container {0} asks for no resource of fpga-scheduling.io")]
     NoRequest(String),
@@ -106,6 +112,9 @@ impl Pods {
         let found_container = containers.into_iter().find(|candidate| candidate.name == container);
         let found_container =
             found_container.ok_or_else(|| IdentityError::NoContainer(container.to_owned()))?;
+        if let Some(init) = asking_init_container(&found) {
+            return Err(IdentityError::InitContainer(init.to_owned()));
+        }
         let request =
             request(found_container).ok_or_else(|| IdentityError::NoRequest(container.to_owned()))?;
         let owner = Owner {
@@ -180,7 +189,24 @@ impl Pods {
 fn request(container: &Container) -> Option<BoardRequest<'_>> {
     let resources = container.resources.as_ref()?;
     let quantities = resources.limits.iter().chain(&resources.requests).flatten();
-    BoardRequest::among(quantities.map(|(name, quantity)| (name.as_str(), quantity.0.as_str())))
+    let request =
+        BoardRequest::among(quantities.map(|(name, quantity)| (name.as_str(), quantity.0.as_str())));
+    request.filter(|request| !request.is_zero())
+}
+
+/// The first init container that asks for boards and has not ended, sidecars excepted. It shares its instances with the
+/// containers that start after it, and the kubelet lists these only: its own folder would stay empty.
+fn asking_init_container(pod: &Pod) -> Option<&str> {
+    let statuses = pod.status.as_ref().and_then(|status| status.init_container_statuses.as_deref());
+    let has_ended = |name: &str| {
+        let mut states = statuses.into_iter().flatten().filter(|status| status.name == name);
+        states.any(|status| status.state.as_ref().is_some_and(|state| state.terminated.is_some()))
+    };
+    let init_containers = pod.spec.as_ref()?.init_containers.iter().flatten();
+    let mut ordinary =
+        init_containers.filter(|container| container.restart_policy.as_deref() != Some("Always"));
+    let asking = ordinary.find(|container| request(container).is_some() && !has_ended(&container.name))?;
+    Some(&asking.name)
 }
 
 /// What the boards of the container with this request must meet.
@@ -195,4 +221,35 @@ fn requirement(pod: &Pod, request: BoardRequest<'_>) -> Result<Requirement, Inva
 
 fn pairs(map: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (&str, &str)> {
     map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_init_container_that_asks_for_boards_is_found_until_it_has_ended() {
+        let found = |init: serde_json::Value, statuses: serde_json::Value| {
+            let spec = json!({"containers": [{"name": "main"}], "initContainers": init});
+            let pod = json!({"spec": spec, "status": {"initContainerStatuses": statuses}});
+            asking_init_container(&serde_json::from_value(pod).unwrap()).map(str::to_owned)
+        };
+        let asking = |name: &str, quantity: &str, policy: serde_json::Value| {
+            let limits = json!({"limits": {"fpga-scheduling.io/accelerated": quantity}});
+            json!({"name": name, "resources": limits, "restartPolicy": policy})
+        };
+        let status = |name: &str, state: &str| {
+            json!({"name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {state: if state == "terminated" { json!({"exitCode": 0}) } else { json!({}) }}})
+        };
+        let (always, ordinary) = (json!("Always"), serde_json::Value::Null);
+        assert_eq!(found(json!([{"name": "i"}, asking("s", "1", always)]), json!([])), None);
+        assert_eq!(found(json!([asking("i", "0", ordinary.clone())]), json!([])), None);
+        let two = json!([asking("i", "1", ordinary.clone()), asking("j", "2", ordinary)]);
+        assert_eq!(found(two.clone(), json!(null)).as_deref(), Some("i"));
+        let first_ended = json!([status("i", "terminated"), status("j", "running")]);
+        assert_eq!(found(two.clone(), first_ended).as_deref(), Some("j"));
+        let both_ended = json!([status("i", "terminated"), status("j", "terminated")]);
+        assert_eq!(found(two, both_ended), None);
+    }
 }
