@@ -18,10 +18,10 @@ pub const SLOTS_ANNOTATION: &str = "fpga-scheduling.io/slots";
 pub const LOADED_ANNOTATION: &str = "fpga-scheduling.io/loaded-bitstreams";
 /// Pod annotation: utilization of a board, from 0 to 1, above which the board is not considered.
 pub const MAX_UTILIZATION_ANNOTATION: &str = "fpga-scheduling.io/max-utilization";
-/// Pod annotation, written by the node plugin: the boards of the pod's containers, comma-separated.
+/// Pod annotation, which only the node plugin may write: the boards of the pod's containers, comma-separated.
 pub const BOARDS_ANNOTATION: &str = "fpga-scheduling.io/boards";
-/// Pod annotation, written by the node plugin: for each container of the pod a line with the reason why it has its boards
-/// and no others.
+/// Pod annotation, which only the node plugin may write: for each container of the pod a line with the reason why it has
+/// its boards and no others.
 pub const BOARDS_REASON_ANNOTATION: &str = "fpga-scheduling.io/boards-reason";
 /// Pod annotation: `true` if the pod's replacement is to be Ready before the registry moves the pod. The registry needs
 /// `--moves-new-before-old`, and no HorizontalPodAutoscaler may own the number of replicas.

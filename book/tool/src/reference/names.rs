@@ -22,14 +22,18 @@ const FOLDERS: [&str; 8] = [
 const PREFIXES: [&str; 2] = ["fpga-scheduling.io/", "blastfunction.io/"];
 
 /// Keys that only the chart's templates read.
-const OF_THE_CHART: [(&str, &str); 3] = [
+const OF_THE_CHART: [(&str, &str); 4] = [
     (
         "fpga-scheduling.io/board-kind",
         "Label of device managers' pods: the name of their kind in `boardKinds`.",
     ),
     (
         "fpga-scheduling.io/admission",
-        "Label of pods: with the value `ignore` the chart's admission policies leave the pod as it is.",
+        "Label of pods: with the value `ignore` the chart's admission policies leave the pod as it is, but for hostPath volumes of kube-fpga's folders, which stay refused.",
+    ),
+    (
+        "fpga-scheduling.io/container",
+        "Pod annotation: the container that gets the board of a pod that asks by labels or annotations alone.",
     ),
     (
         "fpga-scheduling.io/monitoring",
