@@ -4,6 +4,7 @@
 //! Without features: token files, pauses between attempts, the text of metric labels, durations and sizes, the ready
 //! file, and the memory limit of the process. The features add:
 //! - `tls`: TLS whose certificates are read again when they change;
+//! - `listen`: ports that take callers of both address families;
 //! - `service`: ports with HTTP/1.1 and bounds on connections, heads and idle time, `/metrics`, signals, the flags of
 //!   the log, and the runtime of services on nodes;
 //! - `grpc`: connections for a gRPC server, with TLS and a bound on their number;
@@ -12,6 +13,7 @@
 //! - `kube`: the way to the API server, and events;
 //! - `election`: which of several replicas works, by a Kubernetes Lease;
 //! - `token-review`: whose token of a service account it is, by the API server;
+//! - `read-access`: who may read at a port for people, by the API server;
 //! - `sockets`: the sockets between both ends of a remote OpenCL session.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
 #![deny(unsafe_code)]
@@ -38,9 +40,13 @@ pub mod kube_config;
 #[cfg(feature = "kube")]
 pub mod kube_events;
 mod labels;
+#[cfg(feature = "listen")]
+pub mod listen;
 #[cfg(feature = "service")]
 pub mod log;
 pub mod memory;
+#[cfg(feature = "read-access")]
+pub mod read_access;
 pub mod ready_file;
 #[cfg(feature = "service")]
 pub mod runtime;
