@@ -99,13 +99,13 @@ impl AnyCluster {
         self.delete_namespace("one-line").await
     }
 
-    /// A pod that asks for a board by a label alone is refused with the line to write.
+    /// A pod that sets the address of device managers itself is refused with the line to write.
     ///
     /// # Errors
     /// The first condition that does not hold.
     pub async fn a_pod_that_would_pass_us_by_is_refused_with_the_line_to_write(&self) -> Result<()> {
         let pods = self.namespace("passes-by").await?;
-        let pod = RestrictedPod::new("label", &self.image).label("fpga-scheduling.io/fpga-vendor", "any");
+        let pod = RestrictedPod::new("by-hand", &self.image).env("FPGA_DEVICE_MANAGERS", "unix:/nowhere");
         let line = format!("resources: {{limits: {{{RESOURCE}: 1}}}}");
         match pods.create(&PostParams::default(), &pod.pod()?).await {
             Ok(_) => bail!("the API server took the pod; podAdmission.validate of the chart is to be true"),

@@ -1,6 +1,7 @@
 //! The Helm chart (manifests/chart) with the real Helm on a real API server: what it renders, what it refuses, what its
 //! policies do to pods, and what it leaves behind.
 
+mod alone;
 mod envoy;
 mod node_plugin;
 mod placement;
@@ -13,7 +14,7 @@ use fpga_tests::testbed::helm;
 use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::programs::repository;
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -21,6 +22,10 @@ use serde_json::{Value, json};
 /// Names that nothing in the chart expects.
 const RELEASE: &str = "boards-of-team-7";
 const NAMESPACE: &str = "hardware";
+/// The resource.
+const BOARD: &str = "fpga-scheduling.io/accelerated";
+/// The line that messages tell.
+const LINE: &str = "resources: {limits: {fpga-scheduling.io/accelerated: 1}}";
 
 /// Runs Helm at the top of the repository; success, and what it says.
 async fn helm(plane: Option<&ControlPlane>, arguments: &[&str]) -> (bool, String) {
@@ -79,4 +84,62 @@ async fn try_pod(client: &Client, pod: &Value) -> kube::Result<Pod> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     pods.create(&dry_run, &serde_json::from_value(pod.clone()).unwrap()).await
+}
+
+/// The pod with another value at this path of JSON.
+fn with(mut pod: Value, path: &str, value: Value) -> Value {
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    pod.pointer_mut(parent).unwrap()[key] = value;
+    pod
+}
+
+/// A pod with this init container.
+fn with_init(main: Value, mut init: Value) -> Value {
+    init["name"] = json!("init");
+    init["image"] = json!("none");
+    with(pod(main), "/spec/initContainers", json!([init]))
+}
+
+/// A container that asks for so much of the resource.
+fn quantity(resource: &str, quantity: Value) -> Value {
+    json!({"resources": {"limits": { resource: quantity }}})
+}
+
+/// What the API server makes of the pod: its scheduler, how often it tolerates the taint, and which containers ask for how many boards.
+async fn created(client: &Client, pod: &Value) -> (String, usize, String) {
+    let spec = try_pod(client, pod).await.unwrap_or_else(|error| panic!("{pod}: {error}")).spec.unwrap();
+    let tolerations = spec.tolerations.unwrap_or_default();
+    let tolerates =
+        tolerations.iter().filter(|one| one.key.as_deref() == Some("fpga-scheduling.io/accelerated")).count();
+    let all = spec.containers.into_iter().chain(spec.init_containers.unwrap_or_default());
+    let asking = all.filter_map(|container| {
+        let Some(ResourceRequirements { limits: Some(limits), requests: Some(requests), .. }) =
+            container.resources
+        else {
+            return None;
+        };
+        assert_eq!(limits, requests);
+        Some(format!("{}: {}", container.name, limits.get("fpga-scheduling.io/accelerated")?.0))
+    });
+    (spec.scheduler_name.unwrap(), tolerates, asking.collect::<Vec<_>>().join(", "))
+}
+
+/// A pod of our scheduler in which these containers have boards.
+fn ours(boards: &str) -> (String, usize, String) {
+    ("kube-fpga".to_owned(), 1, boards.to_owned())
+}
+
+/// A pod that is left as it is.
+fn ordinary(boards: &str) -> (String, usize, String) {
+    ("default-scheduler".to_owned(), 0, boards.to_owned())
+}
+
+/// Fails unless the API server refuses each of the pods with each of its texts.
+async fn refused(client: &Client, pods: &[(Value, &[&str])]) {
+    for (pod, texts) in pods {
+        let error =
+            try_pod(client, pod).await.map(|_| ()).expect_err(&format!("{pod} {texts:?}")).to_string();
+        let missing: Vec<_> = texts.iter().filter(|text| !error.contains(**text)).collect();
+        assert!(missing.is_empty(), "{pod}: {missing:?} are not in {error}");
+    }
 }

@@ -5,6 +5,7 @@ use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, kubectl};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -101,5 +102,121 @@ async fn a_node_plugin_writes_the_boards_of_pods_on_its_own_node_and_nothing_els
     forbidden(plugin.create(&PostParams::default(), &new).await.map(drop));
     let status = Patch::Merge(json!({"status": {"phase": "Failed"}}));
     forbidden(plugin.patch_status("mine", &PatchParams::default(), &status).await.map(drop));
+    nobody_else_says_which_boards_a_pod_has(&plane).await;
+    no_template_says_which_boards_its_pods_have(&plane).await;
+    events_have_the_name_of_their_node(plugin.into_client()).await;
     plane.stop().await;
+}
+
+async fn nobody_else_says_which_boards_a_pod_has(plane: &ControlPlane) {
+    let admin: Api<Pod> = Api::namespaced(plane.client().clone(), "default");
+    let annotate = |key: &str, value: Value| json!({"metadata": {"annotations": { key: value }}});
+    let only = |what: &str, result: kube::Result<()>| {
+        let error = result.expect_err(what).to_string();
+        assert!(error.contains("only the node plugin writes it"), "{what}: {error}");
+    };
+    let merge = PatchParams::default();
+    wait::until("the policy of boards to hold", async || {
+        let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+        let lie = Patch::Merge(annotate(BOARDS, json!("theirs-0")));
+        Ok(admin.patch("mine", &dry_run, &lie).await.err().map(drop))
+    })
+    .await
+    .unwrap();
+    for (pod, key, value) in [
+        ("mine", BOARDS, json!("theirs-0")),
+        ("mine", BOARDS, json!("")),
+        ("nobodys", BOARDS, json!("theirs-0")),
+        ("nobodys", BOARDS_REASON, json!("because")),
+        ("mine", BOARDS_REASON, Value::Null),
+    ] {
+        let lie = Patch::Merge(annotate(key, value));
+        only("an administrator", admin.patch(pod, &merge, &lie).await.map(drop));
+        only("the status", admin.patch_status(pod, &merge, &lie).await.map(drop));
+    }
+    // Other changes of a pod with boards.
+    admin.patch("mine", &merge, &Patch::Merge(annotate("other", json!("z")))).await.unwrap();
+    let status = json!({"status": {"phase": "Running"}});
+    admin.patch_status("mine", &merge, &Patch::Merge(status)).await.unwrap();
+    let mut new = pod(json!({}));
+    for key in [BOARDS, BOARDS_REASON] {
+        new["metadata"]["annotations"] = json!({ key: "theirs-0" });
+        let new = serde_json::from_value(new.clone()).unwrap();
+        only("a new pod", admin.create(&PostParams::default(), &new).await.map(drop));
+    }
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"},
+        "metadata": {"name": "nobodys", "annotations": {BOARDS: "theirs-0"}},
+    });
+    let bound = admin
+        .create_subresource::<Value, Value>("binding", "nobodys", &PostParams::default(), &binding)
+        .await;
+    only("a binding", bound.map(drop));
+    // A tenant with all rights in the namespace, with those of a node plugin besides, and with a pod on the node.
+    let role =
+        ["create", "rolebinding", "all", "--clusterrole=cluster-admin", "--serviceaccount=default:default"];
+    for arguments in [&role[..], &["delete", "rolebinding", "all"]] {
+        kubectl(plane, &[arguments, &["--namespace=default"]].concat()).await.unwrap();
+        let name = plane.unique("tenant");
+        manifests::create_pod_in(plane.client(), "default", &name, "default", Some("n1")).await.unwrap();
+        let token = manifests::token_in(plane.client(), "default", "default", Some(&name)).await.unwrap();
+        let tenant: Api<Pod> = Api::namespaced(manifests::client(plane, &token).await.unwrap(), "default");
+        let lie = Patch::Merge(annotate(BOARDS, json!("theirs-0")));
+        only("a tenant", tenant.patch("mine", &merge, &lie).await.map(drop));
+    }
+}
+
+async fn no_template_says_which_boards_its_pods_have(plane: &ControlPlane) {
+    let template = json!({
+        "metadata": {"labels": {"app": "a"}, "annotations": {BOARDS: "theirs-0"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]},
+    });
+    let mut running = template.clone();
+    running["spec"]["restartPolicy"] = json!("Always");
+    let selected = json!({"selector": {"matchLabels": {"app": "a"}}, "template": running});
+    let job = json!({"template": template});
+    let cron = json!({"schedule": "* * * * *", "jobTemplate": {"spec": job}});
+    let controller = json!({"selector": {"app": "a"}, "template": running});
+    for (api_version, kind, spec) in [
+        ("apps/v1", "Deployment", &selected),
+        ("apps/v1", "ReplicaSet", &selected),
+        ("apps/v1", "StatefulSet", &selected),
+        ("apps/v1", "DaemonSet", &selected),
+        ("batch/v1", "Job", &job),
+        ("batch/v1", "CronJob", &cron),
+        ("v1", "ReplicationController", &controller),
+        ("v1", "PodTemplate", &Value::Null),
+    ] {
+        let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "made"}});
+        let place = if spec.is_null() { "template" } else { "spec" };
+        object[place] = if spec.is_null() { running.clone() } else { spec.clone() };
+        let file = plane.run_dir().path().join("template.json");
+        std::fs::write(&file, object.to_string()).unwrap();
+        let create = ["create", "--dry-run=server", "-f", file.to_str().unwrap()];
+        let error = kubectl(plane, &create).await.expect_err(kind).to_string();
+        assert!(error.contains("leave it out of the template"), "{kind}: {error}");
+    }
+}
+
+/// On which node the pod of an event runs, a policy can't see.
+async fn events_have_the_name_of_their_node(plugin: Client) {
+    let events: Api<Event> = Api::namespaced(plugin, "default");
+    let create = async |instance: &str, controller: &str, kind: &str| {
+        let event = json!({
+            "metadata": {"generateName": "refused-", "namespace": "default"}, "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": controller, "reportingInstance": instance, "action": "Load", "reason": "BitstreamRefused",
+            "type": "Warning", "regarding": {"apiVersion": "v1", "kind": kind, "name": "mine", "namespace": "default"},
+        });
+        events.create(&PostParams::default(), &serde_json::from_value(event).unwrap()).await
+    };
+    const PLUGIN: &str = "fpga-scheduling.io/node-plugin";
+    create("n1", PLUGIN, "Pod").await.unwrap();
+    for (instance, controller, kind, because) in [
+        ("n2", PLUGIN, "Pod", "the node that it runs on"),
+        ("n1", "kubelet", "Pod", "in its own name"),
+        ("n1", PLUGIN, "Service", "on pods only"),
+    ] {
+        let error = create(instance, controller, kind).await.expect_err(because).to_string();
+        assert!(error.contains(because), "{instance}, {controller}, {kind}: {error}");
+    }
 }
