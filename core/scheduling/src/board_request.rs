@@ -2,7 +2,6 @@
 
 use crate::names::{ACCELERATED_RESOURCE, OWN_PREFIX};
 use std::borrow::Cow;
-use std::borrow::Cow;
 
 /// A resource that containers ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +39,6 @@ impl<'a> BoardResource<'a> {
         match name {
             ACCELERATED_RESOURCE => Some(Self::OfAnyVendor),
             _ => name.strip_prefix(OWN_PREFIX).filter(|vendor| !vendor.is_empty()).map(Self::OfVendor),
-        }
-    }
-
-    /// The name of the resource.
-    #[must_use]
-    pub fn name(self) -> Cow<'static, str> {
-        match self {
-            Self::OfAnyVendor => ACCELERATED_RESOURCE.into(),
-            Self::OfVendor(vendor) => format!("{OWN_PREFIX}{vendor}").into(),
         }
     }
 
