@@ -4,7 +4,7 @@ use crate::allocations::AllocationId;
 use crate::layout::Layout;
 use crate::library::Bitstreams;
 use crate::listed::Listed;
-use fpga_bitstream_store::{Store, StoreError, Wanted};
+use fpga_bitstream_store::{Asker, Store, StoreError, Wanted};
 use fpga_core::bitstream::Digest;
 use std::collections::BTreeMap;
 use std::io;
@@ -57,24 +57,26 @@ pub(crate) enum ProvideError {
 }
 
 impl NodeBitstreams {
-    /// Fetches the files that are not there, and lays all of them out for the container. `in_use` says whether a file of
-    /// the store must stay.
+    /// Fetches the files that are not there, and lays all of them out for the container of this namespace. `in_use` says
+    /// whether a file of the store must stay.
     ///
     /// # Errors
     /// [`ProvideError`], at `deadline` at the latest.
     pub(crate) async fn provide(
         &self,
         layout: &Layout,
-        id: &AllocationId,
+        (id, namespace): (&AllocationId, &str),
         files: &BTreeMap<String, Wanted>,
-        in_use: impl Fn(&Digest) -> bool,
+        in_use: impl Fn(&Digest) -> bool + Clone + Send + Sync + 'static,
         deadline: Instant,
     ) -> Result<(), ProvideError> {
         let Some(NodeLibrary { store, .. }) = &self.library else { return Ok(()) };
-        let in_use = &in_use;
+        let asker = Asker { namespace: namespace.to_owned(), id: id.as_str().to_owned() };
+        store.retain(&asker.id, |wanted| files.values().any(|file| file == wanted));
+        let (asker, in_use) = (&asker, &in_use);
         let gets = files.iter().map(|(path, wanted)| async move {
             let path = path.clone();
-            match timeout_at(deadline, store.get(wanted, in_use)).await {
+            match timeout_at(deadline, store.get(wanted, asker, in_use.clone())).await {
                 Ok(Ok(file)) => Ok((path, file)),
                 Ok(Err(error)) => Err(ProvideError::Store { path, source: Box::new(error) }),
                 Err(_) => Err(ProvideError::OnTheWay {
@@ -88,5 +90,12 @@ impl NodeBitstreams {
         let there: BTreeMap<String, PathBuf> =
             futures::future::try_join_all(gets).await?.into_iter().collect();
         Ok(layout.lay_out_bitstreams(id, &there, self.folder.as_deref())?)
+    }
+
+    /// The container wants no bitstreams any more.
+    pub(crate) fn leave(&self, id: &AllocationId) {
+        if let Some(NodeLibrary { store, .. }) = &self.library {
+            store.retain(id.as_str(), |_| false);
+        }
     }
 }

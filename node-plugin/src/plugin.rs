@@ -24,6 +24,7 @@ use fpga_core::requirement::InvalidRequirement;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
 use tokio::time;
@@ -206,7 +207,7 @@ impl Plugin {
     /// # Errors
     /// [`PrepareError`], if the container can't start now.
     pub(crate) async fn prepare(
-        &self,
+        self: &Arc<Self>,
         instances: &BTreeSet<InstanceId>,
         deadline: time::Instant,
     ) -> Result<Prepared, PrepareError> {
@@ -226,8 +227,15 @@ impl Plugin {
         }
         let (id, files) = result?;
         // The claim is saved, so that no other container's files take the place of these.
-        let in_use = |digest: &Digest| self.is_in_use(digest);
-        self.bitstreams.provide(&self.layout, &id, &files, in_use, deadline).await?;
+        let plugin = Arc::clone(self);
+        let in_use = move |digest: &Digest| plugin.is_in_use(digest);
+        let of = (&id, namespace.as_str());
+        let provided = self.bitstreams.provide(&self.layout, of, &files, in_use, deadline).await;
+        if !self.allocations.lock().ids().any(|other| *other == id) {
+            // The container ended meanwhile.
+            self.bitstreams.leave(&id);
+        }
+        provided?;
         let announced = match asks.announced == Some(self.boards_of(&asks.owner.uid)) {
             true => Announced::Yes,
             false => Announced::No,
@@ -338,6 +346,7 @@ impl Plugin {
         for (id, owner) in looks {
             if self.pods.life(owner).await == Some(Life::Ended) {
                 self.act(Event::Ended(id))?;
+                self.bitstreams.leave(id);
                 let Owner { namespace, pod, container, .. } = owner;
                 info!(%namespace, %pod, %container, "A container has ended: its token is revoked");
             }

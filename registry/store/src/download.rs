@@ -1,5 +1,6 @@
 //! One download: tries that go on from what has come, until all bytes are there and have the digest.
 
+use crate::contents::Full;
 use crate::options::StoreOptions;
 use crate::retry::{Failure, Next, Read, Tries};
 use crate::source::{Owner, Source, Wanted};
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::fs::OpenOptions;
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::watch;
 use tracing::info;
 
 /// Why a try failed.
@@ -36,6 +38,12 @@ pub(crate) enum FetchError {
     /// The disk does not take or give the bytes.
     #[error("the node's disk: {0}")]
     Disk(#[from] io::Error),
+    /// There is no room.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// Nobody wants the bytes any more.
+    #[error("no pod of this node wants it any more")]
+    Cancelled,
 }
 
 impl From<RegistryError> for FetchError {
@@ -53,6 +61,24 @@ pub(crate) struct Progress {
     pub(crate) came: AtomicU64,
 }
 
+/// Ends when nobody wants a download any more.
+#[derive(Debug)]
+pub(crate) struct Cancellation(pub(crate) watch::Receiver<bool>);
+
+impl Cancellation {
+    /// The result of `work`, unless nobody wants it before.
+    pub(crate) async fn or<T, E>(&mut self, work: impl Future<Output = Result<T, E>>) -> Result<T, FetchError>
+    where
+        FetchError: From<E>,
+    {
+        tokio::select! {
+            result = work => Ok(result?),
+            // The sender is there as long as the download.
+            _ = self.0.wait_for(|cancelled| *cancelled) => Err(FetchError::Cancelled),
+        }
+    }
+}
+
 /// Whether a failed download leaves its partial file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Partial {
@@ -66,16 +92,26 @@ pub(crate) async fn run(
     wanted: &Wanted,
     partial: &Path,
     progress: &Progress,
+    cancellation: &mut Cancellation,
 ) -> Result<(), (FetchError, Partial)> {
     let mut tries = Tries::default();
     loop {
         let before = progress.came.load(Ordering::Relaxed);
-        let Err(error) = attempt(options, wanted, partial, progress).await else { return Ok(()) };
+        let tried = attempt(options, wanted, partial, progress, cancellation).await;
+        let error = match tried {
+            Ok(()) => return Ok(()),
+            Err(FetchError::Cancelled) => return Err((FetchError::Cancelled, Partial::Kept)),
+            Err(error) => error,
+        };
         let new_bytes = progress.came.load(Ordering::Relaxed) - before;
         match tries.after(failure(&error), new_bytes) {
             Next::Resume(pause) => {
                 info!(%error, digest = %wanted.digest, ?pause, "A download broke and goes on");
-                tokio::time::sleep(pause).await;
+                let pause = async {
+                    tokio::time::sleep(pause).await;
+                    Ok::<_, FetchError>(())
+                };
+                cancellation.or(pause).await.map_err(|error| (error, Partial::Kept))?;
             }
             Next::Restart => {
                 info!(%error, digest = %wanted.digest, "A download begins anew");
@@ -95,6 +131,7 @@ async fn attempt(
     wanted: &Wanted,
     partial: &Path,
     progress: &Progress,
+    cancellation: &mut Cancellation,
 ) -> Result<(), FetchError> {
     let mut file = OpenOptions::new().append(true).create(true).open(partial).await?;
     // The process's umask counts for a new file. Containers read it as whoever they are.
@@ -107,13 +144,13 @@ async fn attempt(
     progress.there.store(there, Ordering::Relaxed);
     let mut read = if there > 0 { Read::InParts } else { Read::AtOnce };
     if there < wanted.bytes {
-        let mut download = open(options, wanted, there).await?;
+        let mut download = cancellation.or(open(options, wanted, there)).await?;
         if download.from() == 0 && there > 0 {
             file.set_len(0).await?;
             (hasher, there, read) = (Hasher::default(), 0, Read::AtOnce);
         }
         loop {
-            let bytes = download.next().await;
+            let bytes = cancellation.or(download.next()).await;
             if !matches!(bytes, Ok(Some(_))) {
                 // What came is in the file, for the next try as well.
                 file.flush().await?;
@@ -188,7 +225,9 @@ fn failure(error: &FetchError) -> Failure {
             _ => Failure::Final,
         },
         FetchError::OtherBytes { read, .. } => Failure::OtherBytes(*read),
-        FetchError::Credentials(_) | FetchError::Disk(_) => Failure::Final,
+        FetchError::Credentials(_) | FetchError::Disk(_) | FetchError::Full(_) | FetchError::Cancelled => {
+            Failure::Final
+        }
     }
 }
 

@@ -8,7 +8,8 @@
 //! [`Store::get`] gives the path of a file. Callers that want the same one wait for one download. Files have room for
 //! [`StoreOptions::limit_bytes`]: the least recently used ones go, but never one that is in use.
 //!
-//! `contents` decides what goes and `retry` what follows from a failure, without I/O; `store` and `download` act. Whoever
+//! `contents` decides what goes, `turns` which downloads run, and `retry` what follows from a failure, without I/O; `store`
+//! and `download` act. Whoever
 //! sends is not trusted: hosts, addresses, lengths and times are bounded, and bytes count by their digest alone.
 #![forbid(unsafe_code)]
 
@@ -19,8 +20,10 @@ mod options;
 mod retry;
 mod source;
 mod store;
+mod turns;
 
 pub use contents::Full;
 pub use options::StoreOptions;
 pub use source::{InvalidSource, Owner, Source, Wanted};
 pub use store::{Figures, Store, StoreError};
+pub use turns::Asker;

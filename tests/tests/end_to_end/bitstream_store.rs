@@ -4,7 +4,7 @@ use fpga_artifacts::{
     Artifact, Credentials, Hosts, Packed, PlainHttp, Reference, Registry, RegistryOptions, Variant, of_bytes,
     of_file,
 };
-use fpga_bitstream_store::{Owner, Source, Store, StoreOptions, Wanted};
+use fpga_bitstream_store::{Asker, Owner, Source, Store, StoreOptions, Wanted};
 use fpga_core::bitstream::Digest;
 use fpga_test_kit::patience;
 use fpga_tests::testbed::network::Network;
@@ -100,6 +100,10 @@ fn nothing(_: &Digest) -> bool {
     false
 }
 
+fn asker() -> Asker {
+    Asker { namespace: "shop".to_owned(), id: "cart".to_owned() }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_killed_in_its_middle() {
     let mut site = Site::start(&json!({}), None).await;
@@ -109,7 +113,7 @@ async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_ki
     let gets: Vec<_> = (0..2)
         .map(|_| {
             let (store, wanted) = (Arc::clone(&store), wanted.clone());
-            tokio::spawn(async move { store.get(&wanted, nothing).await })
+            tokio::spawn(async move { store.get(&wanted, &asker(), nothing).await })
         })
         .collect();
     wait::until("a part of the bitstream to come", async || {
@@ -143,7 +147,7 @@ async fn a_registry_that_stays_away_is_told_and_the_next_caller_goes_on_where_it
     let (store, wanted) = (site.store(&host), site.wanted(&host));
     let get = {
         let (store, wanted) = (Arc::clone(&store), wanted.clone());
-        tokio::spawn(async move { store.get(&wanted, nothing).await })
+        tokio::spawn(async move { store.get(&wanted, &asker(), nothing).await })
     };
     wait::until("a part of the bitstream to come", async || {
         Ok(store.come(&wanted).is_some_and(|come| come > BYTES as u64 / 4).then_some(()))
@@ -161,7 +165,7 @@ async fn a_registry_that_stays_away_is_told_and_the_next_caller_goes_on_where_it
     drop(store);
     site.registry.start_again().await.unwrap();
     let store = site.store(&host);
-    let path = store.get(&wanted, nothing).await.unwrap();
+    let path = store.get(&wanted, &asker(), nothing).await.unwrap();
     assert_eq!(of_file(&path, 1 << 30).unwrap(), (wanted.digest, BYTES as u64));
     assert_eq!(store.figures().fetched_bytes, BYTES as u64 - come);
 }
@@ -177,7 +181,7 @@ async fn bytes_that_changed_in_the_registry_are_refused() {
     std::fs::write(&blob, &changed).unwrap();
     let host = site.registry.address();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
-    let error = store.get(&wanted, nothing).await.unwrap_err().to_string();
+    let error = store.get(&wanted, &asker(), nothing).await.unwrap_err().to_string();
     assert!(error.contains("the source has other bytes"), "{error}");
     assert_eq!((store.figures().files, store.figures().bytes, store.figures().failures), (0, 0, 1));
 }
@@ -189,7 +193,7 @@ async fn a_closed_registry_takes_the_login_of_the_pull_secret() {
     let site = Site::start(&auth, Some(login)).await;
     let host = site.registry.address();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
-    let error = store.get(&wanted, nothing).await.unwrap_err().to_string();
+    let error = store.get(&wanted, &asker(), nothing).await.unwrap_err().to_string();
     assert!(error.contains("wants a login. The pull Secret has none that it takes"), "{error}");
     // `me:open sesame` in base64. The Secret is read anew for each download.
     let config = json!({ "auths": { &host: { "auth": "bWU6b3BlbiBzZXNhbWU=" } } });
@@ -197,8 +201,8 @@ async fn a_closed_registry_takes_the_login_of_the_pull_secret() {
     let store = site.store(&host);
     let own = Wanted { owner: Owner::Namespace("evil".to_owned()), ..wanted.clone() };
     for _ in ["before the library has fetched it", "after"] {
-        let error = store.get(&own, nothing).await.unwrap_err().to_string();
+        let error = store.get(&own, &asker(), nothing).await.unwrap_err().to_string();
         assert!(error.contains("the pull Secret serves the library alone"), "{error}");
-        store.get(&wanted, nothing).await.unwrap();
+        store.get(&wanted, &asker(), nothing).await.unwrap();
     }
 }

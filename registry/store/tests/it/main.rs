@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
+mod tenants;
+
 use fpga_artifacts::{Hosts, of_bytes};
-use fpga_bitstream_store::{Owner, Source, Store, StoreOptions, Wanted};
+use fpga_bitstream_store::{Asker, Owner, Source, Store, StoreOptions, Wanted};
 use fpga_core::bitstream::Digest;
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -97,11 +99,16 @@ fn nothing(_: &Digest) -> bool {
     false
 }
 
+/// A pod of this namespace.
+fn asker(namespace: &str) -> Asker {
+    Asker { namespace: namespace.to_owned(), id: format!("a-pod-of-{namespace}") }
+}
+
 /// The error of a store that is sent what `answer` says.
 async fn refused(bytes: &[u8], answer: impl Fn(&Request, &mut TcpStream) + Send + 'static) -> String {
     let address = host(answer);
     let (store, folder) = open(&address);
-    let error = store.get(&wanted(&address, bytes), nothing).await.unwrap_err().to_string();
+    let error = store.get(&wanted(&address, bytes), &asker("shop"), nothing).await.unwrap_err().to_string();
     let left: Vec<_> = std::fs::read_dir(folder.path().join("partial")).unwrap().collect();
     assert!(left.is_empty(), "{left:?} after {error}");
     assert_eq!(std::fs::read_dir(folder.path().join("sha256")).unwrap().count(), 0, "{error}");
@@ -128,13 +135,13 @@ async fn many_callers_share_one_download_and_later_ones_take_the_file() {
     let gets: Vec<_> = (0..10)
         .map(|_| {
             let (store, wanted) = (Arc::clone(&store), wanted.clone());
-            tokio::spawn(async move { store.get(&wanted, nothing).await })
+            tokio::spawn(async move { store.get(&wanted, &asker("shop"), nothing).await })
         })
         .collect();
     for get in gets {
         assert_eq!(std::fs::read(get.await.unwrap().unwrap()).unwrap(), content);
     }
-    store.get(&wanted, nothing).await.unwrap();
+    store.get(&wanted, &asker("shop"), nothing).await.unwrap();
     assert_eq!(requests.load(Ordering::Relaxed), 1);
     let figures = store.figures();
     assert_eq!((figures.downloads, figures.fetched_bytes, figures.files), (1, 200_000, 1));
@@ -142,11 +149,11 @@ async fn many_callers_share_one_download_and_later_ones_take_the_file() {
     // A store that starts again has the file, and looks whether it is still whole.
     drop(store);
     let store = Store::open(options(folder.path(), &[&address])).unwrap();
-    let path = store.get(&wanted, nothing).await.unwrap();
+    let path = store.get(&wanted, &asker("shop"), nothing).await.unwrap();
     assert_eq!(requests.load(Ordering::Relaxed), 1);
     std::fs::write(&path, b"what a broken disk has").unwrap();
     let store = Store::open(options(folder.path(), &[&address])).unwrap();
-    assert_eq!(std::fs::read(store.get(&wanted, nothing).await.unwrap()).unwrap(), content);
+    assert_eq!(std::fs::read(store.get(&wanted, &asker("shop"), nothing).await.unwrap()).unwrap(), content);
     assert_eq!(requests.load(Ordering::Relaxed), 2);
 }
 
@@ -164,7 +171,7 @@ async fn a_download_that_breaks_goes_on_where_it_broke_also_in_another_process()
         }
     });
     let (store, _folder) = open(&address);
-    let path = store.get(&wanted(&address, &content), nothing).await.unwrap();
+    let path = store.get(&wanted(&address, &content), &asker("shop"), nothing).await.unwrap();
     assert_eq!(std::fs::read(path).unwrap(), content);
     assert_eq!(store.figures().fetched_bytes, 300_000);
 
@@ -183,7 +190,7 @@ async fn a_download_that_breaks_goes_on_where_it_broke_also_in_another_process()
     std::fs::write(folder.path().join("partial").join(key), &content[..100_000]).unwrap();
     let store = Store::open(options(folder.path(), &[&address])).unwrap();
     assert_eq!(store.figures().bytes, 100_000, "what has come counts");
-    let path = store.get(&wanted, nothing).await.unwrap();
+    let path = store.get(&wanted, &asker("shop"), nothing).await.unwrap();
     assert_eq!(std::fs::read(path).unwrap(), content);
     assert_eq!((store.figures().fetched_bytes, store.figures().bytes), (200_000, 300_000));
 }
@@ -197,7 +204,7 @@ async fn a_host_without_ranges_and_a_part_that_was_wrong_are_read_from_the_begin
         write(stream, if request.number == 0 { &sent[..50_000] } else { &sent });
     });
     let (store, _folder) = open(&address);
-    let path = store.get(&wanted(&address, &content), nothing).await.unwrap();
+    let path = store.get(&wanted(&address, &content), &asker("shop"), nothing).await.unwrap();
     assert_eq!(std::fs::read(path).unwrap(), content);
 
     let sent = content.clone();
@@ -210,7 +217,7 @@ async fn a_host_without_ranges_and_a_part_that_was_wrong_are_read_from_the_begin
         _ => part(stream, &sent, request.from, usize::MAX),
     });
     let (store, _folder) = open(&address);
-    let path = store.get(&wanted(&address, &content), nothing).await.unwrap();
+    let path = store.get(&wanted(&address, &content), &asker("shop"), nothing).await.unwrap();
     assert_eq!(std::fs::read(path).unwrap(), content);
     assert_eq!(store.figures().fetched_bytes, 200_000);
 }
@@ -260,7 +267,7 @@ async fn a_drip_is_left_after_the_time_although_bytes_come() {
     let store = Store::open(StoreOptions { timeout, ..options(folder.path(), &[&address]) }).unwrap();
     let wanted = wanted(&address, &content);
     let (getting, begin) = ((Arc::clone(&store), wanted.clone()), Instant::now());
-    let get = tokio::spawn(async move { getting.0.get(&getting.1, nothing).await });
+    let get = tokio::spawn(async move { getting.0.get(&getting.1, &asker("shop"), nothing).await });
     // The first byte comes at once, and the host goes on; each try ends all the same.
     let error = tokio::time::timeout(Duration::from_secs(60), get).await.unwrap().unwrap().unwrap_err();
     assert!(error.to_string().contains("sends nothing, or too slowly, for 0.3 s"), "{error}");
@@ -302,7 +309,7 @@ async fn no_host_leads_to_another_one_and_only_listed_or_public_ones_are_asked()
         for place in [address.clone(), address.replace("127.0.0.1", "localhost")] {
             let source = Source::https(&format!("https://{place}/sobel")).unwrap();
             let wanted = Wanted { source, ..wanted(&address, &content) };
-            let error = store.get(&wanted, nothing).await.unwrap_err().to_string();
+            let error = store.get(&wanted, &asker("shop"), nothing).await.unwrap_err().to_string();
             assert!(error.contains("not public") || error.contains("not among the hosts"), "{error}");
         }
     }
@@ -324,25 +331,25 @@ async fn a_digest_opens_nothing_that_another_owner_has() {
     let (store, folder) = open(&address);
     let of = |owner: &str| Wanted { owner: Owner::Namespace(owner.to_owned()), ..wanted(&address, &content) };
     let shop = of("shop");
-    let path = store.get(&shop, nothing).await.unwrap();
+    let path = store.get(&shop, &asker("shop"), nothing).await.unwrap();
 
     // A place that does not have the bytes, and a size that is not theirs.
     let elsewhere = Source::oci(&format!("{address}/evil/any@{}", of_bytes(b"the manifest"))).unwrap();
     let small = Wanted { bytes: 1, ..of("evil") };
     for evil in [Wanted { source: elsewhere, ..of("evil") }, small] {
-        assert!(store.get(&evil, nothing).await.is_err(), "{evil:?}");
+        assert!(store.get(&evil, &asker("shop"), nothing).await.is_err(), "{evil:?}");
         assert_eq!(std::fs::read(&path).unwrap(), content, "the file of others stays");
     }
 
     // An owner whose source has the bytes gets them, after one download.
     for owner in ["mill", "mill", "shop"] {
-        assert_eq!(store.get(&of(owner), nothing).await.unwrap(), path);
+        assert_eq!(store.get(&of(owner), &asker("shop"), nothing).await.unwrap(), path);
     }
     let before = asked.load(Ordering::Relaxed);
     drop(store);
     let store = Store::open(options(folder.path(), &[&address])).unwrap();
     for owner in ["mill", "shop"] {
-        assert_eq!(store.get(&of(owner), nothing).await.unwrap(), path);
+        assert_eq!(store.get(&of(owner), &asker("shop"), nothing).await.unwrap(), path);
     }
     assert_eq!(asked.load(Ordering::Relaxed), before, "a store that starts again knows who has delivered");
 }
@@ -389,7 +396,7 @@ proptest! {
                     source: Source::oci(&source).unwrap(),
                     owner,
                 };
-                let got = store.get(&asked, |_| false).await;
+                let got = store.get(&asked, &asker("shop"), nothing).await;
                 let may = has(place, content) || delivered.contains(&(asked.owner.clone(), content));
                 assert_eq!(got.is_ok(), may, "{asked:?}: {got:?}");
                 if let Ok(path) = got {
@@ -415,18 +422,19 @@ async fn the_least_recently_used_goes_never_what_is_in_use_and_a_full_store_says
         let name = wanted[index].digest.to_string().replace("sha256:", "");
         folder.path().join("sha256").join(name).exists()
     };
-    store.get(&wanted[0], nothing).await.unwrap();
-    store.get(&wanted[1], nothing).await.unwrap();
-    store.get(&wanted[0], nothing).await.unwrap();
-    store.get(&wanted[2], nothing).await.unwrap();
+    store.get(&wanted[0], &asker("shop"), nothing).await.unwrap();
+    store.get(&wanted[1], &asker("shop"), nothing).await.unwrap();
+    store.get(&wanted[0], &asker("shop"), nothing).await.unwrap();
+    store.get(&wanted[2], &asker("shop"), nothing).await.unwrap();
     assert_eq!([0, 1, 2].map(is_there), [true, false, true]);
-    let in_use = |digest: &Digest| [wanted[0].digest, wanted[2].digest].contains(digest);
-    let error = store.get(&wanted[3], in_use).await.unwrap_err().to_string();
+    let (first, third) = (wanted[0].digest, wanted[2].digest);
+    let in_use = move |digest: &Digest| [first, third].contains(digest);
+    let error = store.get(&wanted[3], &asker("shop"), in_use).await.unwrap_err().to_string();
     let expected = "400000 bytes are wanted, and of 1048576 bytes 800000 are on boards, in use by pods";
     assert!(error.contains(expected), "{error}");
     assert_eq!([0, 1, 2, 3].map(is_there), [true, false, true, false]);
     // As soon as one of them is free, there is room.
-    store.get(&wanted[3], |digest| *digest == wanted[2].digest).await.unwrap();
+    store.get(&wanted[3], &asker("shop"), move |digest| *digest == third).await.unwrap();
     assert_eq!([0, 1, 2, 3].map(is_there), [false, false, true, true]);
     assert_eq!((store.figures().evictions, store.figures().bytes), (2, 800_000));
 }
@@ -439,9 +447,9 @@ async fn a_host_that_falls_silent_hinders_nobody_who_has_another_place_for_the_s
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(options(folder.path(), &[&silent, &address])).unwrap();
     let (waiting, stuck) = (Arc::clone(&store), wanted(&silent, &content));
-    let stuck = tokio::spawn(async move { waiting.get(&stuck, nothing).await });
+    let stuck = tokio::spawn(async move { waiting.get(&stuck, &asker("shop"), nothing).await });
     tokio::task::yield_now().await;
-    let path = store.get(&wanted(&address, &content), nothing).await.unwrap();
+    let path = store.get(&wanted(&address, &content), &asker("shop"), nothing).await.unwrap();
     assert_eq!(std::fs::read(path).unwrap(), content);
     stuck.abort();
 }
