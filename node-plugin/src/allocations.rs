@@ -216,6 +216,15 @@ impl Allocations {
         self.by_id.iter().filter_map(|(id, allocation)| Some((id, allocation.claim.as_ref()?)))
     }
 
+    /// The allocation and the claim of the container that the kubelet lists, if it has started before. The kubelet tells no
+    /// UID: a pod of the same name that came later has a newer allocation.
+    #[must_use]
+    pub fn of_holder(&self, holder: &Holder) -> Option<(&AllocationId, &Claim)> {
+        let (id, allocation) = self.by_id.get_key_value(self.newest(&holder.instances)?)?;
+        let claim = allocation.claim.as_ref().filter(|claim| claim.owner.is(holder))?;
+        Some((id, claim))
+    }
+
     /// The containers that have boards, as the gate knows them.
     #[must_use]
     pub fn allocated(&self) -> Allocated {

@@ -79,18 +79,21 @@ impl Checkpoint {
     }
 
     fn write(&self, allocations: &Allocations) -> io::Result<()> {
-        let text = serde_json::to_vec(&Saved { version: VERSION, allocations })?;
-        let partial = self.path.with_extension("partial");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-        file.write_all(&text)?;
-        file.sync_data()?;
-        fs::rename(&partial, &self.path)?;
-        match self.path.parent() {
-            Some(folder) => File::open(folder)?.sync_all(),
-            None => Ok(()),
-        }
+        replace_durably(&self.path, &serde_json::to_vec(&Saved { version: VERSION, allocations })?)
     }
+}
+
+/// Replaces a file as a whole. Afterwards it survives a crash of the machine.
+///
+/// # Errors
+/// The file can't be written. The previous content stays then.
+pub(crate) fn replace_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = path.with_extension("partial");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(&partial, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]

@@ -15,6 +15,15 @@ const FRESH: Duration = Duration::from_secs(10);
 const JUST_READ: Duration = Duration::from_secs(1);
 
 impl Plugin {
+    /// Asks the API server what the gate will need for containers of a namespace, so that the gate knows it also if the API
+    /// server is away when it is needed.
+    pub(crate) async fn learn_library(&self, namespace: &str) {
+        if let Some(library) = &self.bitstreams.library {
+            // The gate asks again, and tells the reason.
+            let _ = library.listed.of_namespace(namespace, FRESH).await;
+        }
+    }
+
     /// Whether the container with the request's token may have the bitstream.
     pub(crate) async fn may_have(&self, request: &GateRequest) -> GateAnswer {
         let verdict = match self.library_for(request, FRESH).await {
@@ -54,7 +63,7 @@ impl Plugin {
         let asking = self.allocated().0.remove(&request.token);
         match (&self.bitstreams.library, asking) {
             (Some(library), Some(asking)) if request.origin != Origin::Source => {
-                library.listed.of_namespace(&library.bitstreams, &asking.namespace, age).await
+                library.listed.of_namespace(&asking.namespace, age).await
             }
             _ => Ok(None),
         }

@@ -8,11 +8,13 @@
 //!  /run/fpga/claims/ID/{token,managers}      one container has the folder ID; the folder above is root's
 //!  /var/lib/kubelet/plugins/fpga-scheduling.io/{lib/,fpga.icd,allocations.json}
 //!  /var/lib/kubelet/plugins/fpga-scheduling.io/store/            files by digest
+//!  /var/lib/kubelet/plugins/fpga-scheduling.io/libraries/        what the API server has told the gate, by namespace
 //!  /var/lib/kubelet/plugins/fpga-scheduling.io/bitstreams/ID/    one container has the folder ID: links to files of the store,
 //!                                            and to those of the node's own folder, as the container sees that
 //! ```
 
 use crate::allocations::{AllocationId, Claim};
+use fpga_artifacts::{MAX_BITSTREAM_BYTES, of_file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -68,10 +70,10 @@ impl Layout {
     /// # Errors
     /// A folder can't be made.
     pub(crate) fn make(&self) -> io::Result<()> {
-        let private = [(self.claims(), PRIVATE), (self.bitstreams(), PRIVATE), (self.store(), PRIVATE)];
-        for (folder, mode) in private.into_iter().chain([(self.library_folder(), READABLE)]) {
-            make_folder(&folder, mode)?;
+        for folder in [self.claims(), self.bitstreams(), self.store(), self.libraries()] {
+            make_folder(&folder, PRIVATE)?;
         }
+        make_folder(&self.library_folder(), READABLE)?;
         self.make_for_managers(&self.managers(), READABLE, SHARED)?;
         self.make_for_managers(&self.gate(), PRIVATE, OF_GROUP)?;
         self.make_for_managers(&self.tokens(), PRIVATE, OF_GROUP)
@@ -130,6 +132,11 @@ impl Layout {
     /// The folder of the store of bitstreams.
     pub(crate) fn store(&self) -> PathBuf {
         self.plugin.join("store")
+    }
+
+    /// The folder of what the API server has told the gate, a file for each namespace.
+    pub(crate) fn libraries(&self) -> PathBuf {
+        self.plugin.join("libraries")
     }
 
     fn bitstreams(&self) -> PathBuf {
@@ -204,6 +211,15 @@ impl Layout {
             }
         }
         Ok(())
+    }
+
+    /// Whether the container's folder has all bitstreams of the claim, with the bytes of their digests.
+    pub(crate) fn has_bitstreams(&self, id: &AllocationId, claim: &Claim) -> bool {
+        let folder = self.bitstreams_of(id);
+        claim.bitstreams.iter().all(|(path, digest)| {
+            let found = of_file(&folder.join(path), MAX_BITSTREAM_BYTES);
+            found.is_ok_and(|(found, _)| found == *digest)
+        })
     }
 
     /// Writes the token for the managers of the claim's boards, then the claim's folder.

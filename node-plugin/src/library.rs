@@ -33,7 +33,7 @@ pub(crate) enum LibraryError {
     /// The API server did not answer.
     #[error("the API server does not tell about Bitstreams: {0}")]
     Api(String),
-    /// The API server has not answered the gate for long.
+    /// The API server has never answered the gate.
     #[error("what the library lists is not known: {0}")]
     NotKnown(String),
     /// A Bitstream has a place that can't be understood.

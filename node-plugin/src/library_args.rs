@@ -11,6 +11,7 @@ use fpga_bitstream_store::{Store, StoreOptions};
 use fpga_registry_api::{LibraryRules, OwnBitstreams};
 use kube::Client;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The library of bitstreams, and the store of its files on the node.
@@ -74,7 +75,8 @@ impl LibraryArgs {
         let store =
             Store::open(options).with_context(|| format!("can't open the store {}", folder.display()))?;
         let rules = LibraryRules { shared: self.library_namespace.clone(), own: self.own_bitstreams };
-        let bitstreams = Bitstreams { client: client.clone(), rules };
-        Ok(Some(NodeLibrary { bitstreams, listed: Listed::default(), store }))
+        let bitstreams = Arc::new(Bitstreams { client: client.clone(), rules });
+        let listed = Arc::new(Listed::new(Arc::clone(&bitstreams), layout.libraries()));
+        Ok(Some(NodeLibrary { bitstreams, listed, store }))
     }
 }

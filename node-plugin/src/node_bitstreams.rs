@@ -22,9 +22,9 @@ pub(crate) struct NodeBitstreams {
 
 /// The cluster's library, and those of its files that the node has.
 pub(crate) struct NodeLibrary {
-    pub(crate) bitstreams: Bitstreams,
+    pub(crate) bitstreams: Arc<Bitstreams>,
     /// What the gate knows of the library.
-    pub(crate) listed: Listed,
+    pub(crate) listed: Arc<Listed>,
     pub(crate) store: Arc<Store>,
 }
 

@@ -124,6 +124,11 @@ pub(crate) enum ActError {
 }
 
 impl PrepareError {
+    /// Whether the API server gave no answer.
+    fn is_silence_of_api_server(&self) -> bool {
+        matches!(self, Self::Identity(IdentityError::Api(_)) | Self::Library(LibraryError::Api(_)))
+    }
+
     /// Whether it may be otherwise a moment later.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
@@ -173,7 +178,7 @@ impl Plugin {
         for act in allocations.recover() {
             carry_out(&layout, &act)?;
         }
-        Ok(Self {
+        let plugin = Self {
             layout,
             pods,
             pod_resources,
@@ -186,7 +191,9 @@ impl Plugin {
             allocations: Mutex::new(allocations),
             refusals: Mutex::default(),
             announcing: tokio::sync::Mutex::default(),
-        })
+        };
+        plugin.forget_libraries();
+        Ok(plugin)
     }
 
     /// Makes the allocation of a container.
@@ -213,9 +220,22 @@ impl Plugin {
     ) -> Result<Prepared, PrepareError> {
         let holders = self.pod_resources.list().await?;
         let holder = holders.into_iter().find(|holder| !holder.instances.is_disjoint(instances));
-        let Holder { namespace, pod, container, .. } =
-            holder.ok_or_else(|| PrepareError::Nobody(instances.clone()))?;
-        let asks = self.pods.asks(&namespace, &pod, &container).await?;
+        let holder = holder.ok_or_else(|| PrepareError::Nobody(instances.clone()))?;
+        match self.prepare_as_asked(instances, &holder, deadline).await {
+            Err(error) if error.is_silence_of_api_server() => self.keep(&holder).await.ok_or(error),
+            result => result,
+        }
+    }
+
+    /// Gives the container what the API server says that it asks for.
+    async fn prepare_as_asked(
+        self: &Arc<Self>,
+        instances: &BTreeSet<InstanceId>,
+        holder: &Holder,
+        deadline: time::Instant,
+    ) -> Result<Prepared, PrepareError> {
+        let Holder { namespace, pod, container, .. } = holder;
+        let asks = self.pods.asks(namespace, pod, container).await?;
         let meanings = self.meanings(&asks).await?;
         let result = self.give(instances, &asks, &meanings);
         match &result {
@@ -241,6 +261,24 @@ impl Plugin {
             false => Announced::No,
         };
         Ok(Prepared { owner: asks.owner, announced })
+    }
+
+    /// Lets a container that has started before start again with what it had: boards, token and bitstreams. `None` if it
+    /// never had them, or the node has them no more.
+    async fn keep(&self, holder: &Holder) -> Option<Prepared> {
+        let (id, claim) =
+            self.allocations.lock().of_holder(holder).map(|(id, claim)| (id.clone(), claim.clone()))?;
+        if !claim.boards.is_subset(&self.boards.borrow().healthy) {
+            return None;
+        }
+        let (layout, owner) = (self.layout.clone(), claim.owner.clone());
+        let kept = move || layout.has_bitstreams(&id, &claim) && layout.grant(&id, &claim).is_ok();
+        if !tokio::task::spawn_blocking(kept).await.unwrap_or(false) {
+            return None;
+        }
+        let Owner { namespace, pod, container, uid } = &owner;
+        info!(%namespace, %pod, %container, %uid, "The API server is away: a container keeps what it had");
+        Some(Prepared { owner, announced: Announced::No })
     }
 
     /// What the bitstreams of the container mean by the library. Nothing, where its wish can't be understood.
@@ -347,11 +385,22 @@ impl Plugin {
             if self.pods.life(owner).await == Some(Life::Ended) {
                 self.act(Event::Ended(id))?;
                 self.bitstreams.leave(id);
+                self.forget_libraries();
                 let Owner { namespace, pod, container, .. } = owner;
                 info!(%namespace, %pod, %container, "A container has ended: its token is revoked");
             }
         }
         Ok(())
+    }
+
+    /// Forgets the libraries of namespaces that have no boards.
+    fn forget_libraries(&self) {
+        if let Some(library) = &self.bitstreams.library {
+            let allocations = self.allocations.lock();
+            library
+                .listed
+                .retain(&allocations.claims().map(|(_, claim)| claim.owner.namespace.clone()).collect());
+        }
     }
 
     /// Decides, saves, and carries out. Where saving fails the state is as before.

@@ -111,6 +111,8 @@ impl DevicePlugin for Service {
         loop {
             match self.plugin.prepare(&instances, begin + PATIENCE).await {
                 Ok(Prepared { owner, announced }) => {
+                    let (plugin, namespace) = (Arc::clone(&self.plugin), owner.namespace.clone());
+                    tokio::spawn(async move { plugin.learn_library(&namespace).await });
                     if announced == Announced::No {
                         tokio::spawn(announce(Arc::clone(&self.plugin), owner));
                     }

@@ -10,11 +10,12 @@ use crate::bitstream::{BitstreamId, Digest};
 use crate::board_kind::BoardKind;
 use crate::catalog::Catalog;
 use crate::requirement::Requirement;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The Bitstreams of the cluster, and the labels of its namespaces.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Library {
     /// The namespace whose Bitstreams all namespaces may name without writing it.
     shared: Option<String>,
@@ -23,7 +24,7 @@ pub struct Library {
 }
 
 /// A Bitstream.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LibraryBitstream {
     /// Namespaces, beside its own, whose pods may use it.
     pub allowed: AllowedNamespaces,
@@ -32,7 +33,7 @@ pub struct LibraryBitstream {
 }
 
 /// A bitstream of a Bitstream.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LibraryVariant {
     /// The boards that it was built for.
     pub boards: BoardKind,
@@ -43,7 +44,7 @@ pub struct LibraryVariant {
 }
 
 /// Namespaces, beside a Bitstream's own, whose pods may use it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AllowedNamespaces {
     /// None.
     Same,
@@ -54,7 +55,7 @@ pub enum AllowedNamespaces {
 }
 
 /// A requirement of a label selector.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LabelRequirement {
     /// The label.
     pub key: String,
@@ -63,7 +64,7 @@ pub struct LabelRequirement {
 }
 
 /// What is required of a label, with the meaning of Kubernetes' label selectors.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LabelOperator {
     /// The label is there and has one of the values.
     In(BTreeSet<String>),

@@ -3,7 +3,7 @@
 //! - [`until`] and [`until_async`] wait for a condition. All waits of all tests have one limit, [`patience`].
 //! - [`on_paused_clock`] runs a test whose subject is time.
 //! - [`Program`] is a program under test. [`Manager`] and [`Collector`] are programs with their flags, folders and ports.
-//! - [`Server`], [`CollectorStandIn`] and [`Proxy`] are peers of a program under test.
+//! - [`Server`], [`CollectorStandIn`], [`Kubelet`] and [`Proxy`] are peers of a program under test.
 //! - [`programs`] finds the workspace's programs and libraries.
 //!
 //! A failure of anything here is a panic that says what was expected and what was there instead.
@@ -22,6 +22,7 @@ pub mod collector;
 mod collector_stand_in;
 mod envoy;
 pub mod http;
+mod kubelet;
 pub mod manager;
 pub mod metrics;
 pub mod processes;
@@ -36,6 +37,7 @@ pub use authority::{Authority, Identity};
 pub use collector::Collector;
 pub use collector_stand_in::{CollectorStandIn, Seen, Shared};
 pub use envoy::{envoy_config, envoy_ext_proc, envoy_program};
+pub use kubelet::Kubelet;
 pub use manager::Manager;
 pub use program::{Program, output};
 pub use proxy::{Cut, Proxy, Way};

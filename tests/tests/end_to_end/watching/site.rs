@@ -1,7 +1,6 @@
 //! A site with everything that Prometheus scrapes: two nodes with boards, the scheduler extender, the router with a
 //! function that is called all the time, the registry, and a pool whose jobs never end to come.
 
-mod kubelet;
 mod leases;
 mod load;
 mod nodes;
@@ -9,6 +8,7 @@ mod nodes;
 use super::LONG;
 use fpga_acc::{Config, Pool};
 use fpga_emulated_board::{Controls, VARIABLE};
+use fpga_test_kit::Kubelet;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::{Cluster, Runtime};
 use fpga_tests::testbed::control_plane::ControlPlane;
@@ -22,7 +22,6 @@ use fpga_tests::testbed::registry::{self, Registry};
 use fpga_tests::testbed::router::Router;
 use fpga_tests::testbed::valve::Valve;
 use fpga_tests::testbed::wait;
-use kubelet::Kubelet;
 use leases::Leases;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

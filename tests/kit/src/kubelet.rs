@@ -1,12 +1,11 @@
 //! The part of a kubelet that a node plugin meets: it takes the plugin's registration, tells which pod has which instance, and
 //! starts containers. The messages are those fields of `node-plugin/proto` that are needed.
 
-use crate::watching::LONG;
+use crate::until_async;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::post;
-use fpga_tests::testbed::wait;
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use std::path::{Path, PathBuf};
@@ -84,12 +83,12 @@ impl Kubelet {
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let channel = wait::until_within("the plugin to register", LONG, async || {
-            let name = self.known.plugin.lock().unwrap().clone();
-            let Some(name) = name else { return Ok(None) };
-            Ok(Some(connect(self.plugins.join(name)).await?))
+        // A plugin that has ended leaves its socket behind, until the next one registers.
+        let channel = until_async("the plugin to register", async || {
+            let name = self.known.plugin.lock().unwrap().clone().ok_or("no plugin has registered")?;
+            connect(self.plugins.join(name)).await.map_err(|error| error.to_string())
         });
-        let mut client = tonic::client::Grpc::new(channel.await.unwrap());
+        let mut client = tonic::client::Grpc::new(channel.await);
         client.ready().await.unwrap();
         let codec = ProstCodec::<Q, A>::default();
         let answer = client.unary(tonic::Request::new(request), PathAndQuery::from_static(method), codec);
