@@ -22,6 +22,7 @@ use fpga_session::outgoing::{Messages, Said};
 use fpga_session::segments::Key;
 use parking_lot::Mutex;
 use prost::Message as _;
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -85,6 +86,8 @@ struct State {
     /// Wakes the task that sends over the latest connection.
     waker: Option<Waker>,
     resumable: Result<(), Status>,
+    /// A value that is dropped with the latest connection's line, or when another connection replaces it.
+    carried: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Messages from the client, over one connection after another.
@@ -136,6 +139,7 @@ impl Links {
             cursor: 1,
             waker: None,
             resumable: Ok(()),
+            carried: None,
         };
         let link = Arc::new(Link { tenant, state: Mutex::new(state), attached: Notify::new() });
         self.by_key.lock().insert(key, link.clone());
@@ -184,8 +188,10 @@ impl Link {
         // The Welcome acknowledges all messages so far.
         (state.acknowledged, state.unacknowledged_bytes) = (state.received, 0);
         let told = (state.connection, state.received);
-        let old = state.waker.take();
+        let (old, carried) = (state.waker.take(), state.carried.take());
         drop(state);
+        // The former connection may never be polled again: its client can keep it open and read nothing.
+        drop(carried);
         if let Some(waker) = old {
             waker.wake();
         }

@@ -26,12 +26,12 @@ use fpga_session::session::Shared;
 use fpga_session::shutdown::Shutdown;
 use fpga_session::side_socket::SideSocket;
 use manager::Manager;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Pause after a failed `accept`, for example when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -84,7 +84,7 @@ pub fn serve(
         let alignment = shared.inventory.storage_alignment();
         tracing::debug!(?alignment, "Buffers in shared memory were tried");
     }
-    let connections = Connections::with_unproven(shared.governor.unproven());
+    let connections = Connections::new(shared.governor.most_without_session());
     runtime.block_on(async {
         let mut accepting = Vec::new();
         for listener in listeners {
@@ -280,21 +280,26 @@ async fn accept(acceptor: Acceptor, manager: Arc<Manager>, connections: Connecti
     }
 }
 
-/// Accepts connections to the side socket. Their keys are read on this thread, a bounded number at a time.
+/// Accepts connections to the side socket. Their keys are read on this thread, a bounded number at a time. Clients
+/// send their keys when they connect, so the client that has been silent for longest makes room.
 async fn accept_sides(listener: tokio::net::UnixListener, sides: SideSocket) {
-    let room = Arc::new(Semaphore::new(MAX_GREETINGS));
+    let mut greetings = VecDeque::new();
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = room.clone().acquire_owned().await else { return };
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
             Ok(stream) => {
+                greetings.retain(|greeting: &AbortHandle| !greeting.is_finished());
+                if greetings.len() >= MAX_GREETINGS
+                    && let Some(longest) = greetings.pop_front()
+                {
+                    longest.abort();
+                }
                 let sides = sides.clone();
-                tokio::spawn(async move {
+                let greeting = tokio::spawn(async move {
                     if let Err(error) = sides.greet(stream).await {
                         tracing::debug!(%error, "A client showed no key");
                     }
-                    drop(place);
                 });
+                greetings.push_back(greeting.abort_handle());
             }
             Err(error) => {
                 tracing::warn!(%error, "A connection to the side socket can't be accepted");

@@ -161,7 +161,7 @@ impl Governor {
 
     /// Most connections without a session. Each takes a thread, a few short messages, and frames.
     #[must_use]
-    pub fn unproven(&self) -> usize {
+    pub fn most_without_session(&self) -> usize {
         const EACH_BYTES: u64 = 512 << 10;
         const MOST: u64 = 512;
         const LEAST: u64 = 64;

@@ -22,8 +22,6 @@ pub struct Line {
     connection: u64,
     handshake: Option<Handshake>,
     first: Option<v1::Welcome>,
-    /// A value that is dropped with the line, or when another connection replaces it.
-    carried: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Messages to the client of one connection. They come from the session until a [`Line`] arrives.
@@ -41,13 +39,18 @@ impl Line {
         handshake: Option<Handshake>,
         first: Option<v1::Welcome>,
     ) -> Self {
-        Self { link, connection, handshake, first, carried: None }
+        Self { link, connection, handshake, first }
     }
 
     /// Attaches a value that is dropped with the line, or when another connection replaces it.
     #[must_use]
     pub fn carrying(self, carried: impl Any + Send + Sync) -> Self {
-        Self { carried: Some(Box::new(carried)), ..self }
+        let mut state = self.link.state.lock();
+        if state.connection == self.connection {
+            state.carried = Some(Box::new(carried));
+        }
+        drop(state);
+        self
     }
 
     fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
@@ -58,8 +61,6 @@ impl Line {
         let mut state = self.link.state.lock();
         if state.connection != self.connection {
             // Another connection has replaced this one.
-            drop(state);
-            self.carried = None;
             return Poll::Ready(None);
         }
         if state.ack_is_due() {
@@ -91,6 +92,15 @@ impl Line {
             }
             Poll::Ready(ended) => Poll::Ready(ended),
         }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut state = self.link.state.lock();
+        let carried = if state.connection == self.connection { state.carried.take() } else { None };
+        drop(state);
+        drop(carried);
     }
 }
 

@@ -2,16 +2,18 @@
 
 use super::manager::Manager;
 use crate::config::SharedMemory;
-use crate::connections::Open;
+use crate::connections::{OnConnection, Open};
 use crate::grpc::frames::{GrpcFrames, SaidEncoder};
 use crate::grpc::read_ahead::{ReadAhead, TrackedBody};
 use crate::handshake::{Admitted, Entrance, Handshake, Tenure, Unleased, shake_hands};
 use crate::isolation::relay;
 use crate::keepalive::Keepalive;
-use crate::link::{Client, Lines};
+use crate::link::{Client, Line, Lines};
 use crate::peer::{Accepted, Peer};
+use fpga_board::dispatch::Tenant;
 use fpga_net::socket::Socket;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
+use fpga_protocol::v1;
 use fpga_session::governor::{Budget, SEND_BUFFER_BYTES};
 use fpga_session::incoming::Incoming;
 use fpga_session::locality::Credentials;
@@ -27,10 +29,9 @@ use hyper::{Method, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tonic::Status;
 use tonic::codec::{EncodeBody, SingleMessageCompressionOverride};
 
@@ -68,7 +69,6 @@ pub(super) fn connection(
         process: accepted.credentials()?,
         open: open.clone(),
         sessions: watch::Sender::new(0),
-        opened: Arc::default(),
         is_pools,
         ahead: ReadAhead::default(),
     };
@@ -145,7 +145,7 @@ where
                 tracing::debug!(%error, "A connection broke");
             }
         }
-        () = service.idle() => {
+        () = service.open.is_idle_for(IDLE_TIMEOUT) => {
             tracing::debug!("An idle connection is closed");
         }
         () = service.open.makes_room() => {
@@ -175,10 +175,8 @@ struct Service {
     process: Option<Credentials>,
     /// The connection's place among all connections.
     open: Arc<Open>,
-    /// Number of sessions that are open.
+    /// Number of sessions that run on this thread or are resumed over this connection.
     sessions: watch::Sender<usize>,
-    /// Number of sessions that were ever opened.
-    opened: Arc<AtomicUsize>,
     /// Whether the connection is for sessions with a lease.
     is_pools: bool,
     /// The bytes that are read from the connection.
@@ -248,21 +246,6 @@ impl Service {
         // The channel can't be closed, since `self` holds a sender.
         let _ = self.sessions.subscribe().wait_for(|count| *count == 0).await;
     }
-
-    /// Waits until no session has been open for [`IDLE_TIMEOUT`].
-    async fn idle(&self) {
-        loop {
-            self.no_session().await;
-            let opened = self.opened.load(Ordering::Relaxed);
-            let mut sessions = self.sessions.subscribe();
-            let some = sessions.wait_for(|count| *count > 0);
-            if tokio::time::timeout(IDLE_TIMEOUT, some).await.is_err()
-                && opened == self.opened.load(Ordering::Relaxed)
-            {
-                return;
-            }
-        }
-    }
 }
 
 impl Service {
@@ -289,56 +272,74 @@ impl Service {
         let (outgoing, messages) =
             Outgoing::new(Budget::default(), self.manager.shared.config.metrics.clone());
         let (lines, link) = Lines::new(messages);
-        let mut counted = Counted::new(self);
         let service = self.clone();
         tokio::spawn(async move {
-            let links = &service.manager.links;
-            let handshake = shake_hands(&mut client, &service.entrance()).await;
-            if handshake.is_ok() {
-                service.open.is_used();
-                client.handshake_passed();
-            }
-            match handshake {
-                Ok(Handshake::New(admitted)) if admitted.resumable && links.are_on() => {
-                    let budget = admitted.budget.clone();
-                    let (outgoing, messages) =
-                        Outgoing::new(budget.clone(), service.manager.shared.config.metrics.clone());
-                    match links.start(admitted.tenant.clone(), client, (messages, budget)) {
-                        Ok((client, line)) => {
-                            // If the connection has already gone, the client comes back over another one.
-                            let _ = link.send(line);
-                            service.run(admitted, outgoing, client).await;
-                        }
-                        Err(error) => outgoing.end(Status::internal(error.to_string())),
-                    }
-                }
-                Ok(Handshake::New(admitted)) => match &admitted.tenure {
-                    Tenure::Lease(attachment, _) => {
-                        let client = attachment.of_client(client);
-                        service.run(admitted, outgoing, client).await;
-                    }
-                    Tenure::Proof(_) => service.run(admitted, outgoing, client).await,
+            let begun = match shake_hands(&mut client, &service.entrance()).await {
+                Ok(Handshake::New(admitted)) => match service.open.begin(&admitted.tenant) {
+                    Ok(on) => return service.begin(admitted, client, (outgoing, link), on).await,
+                    Err(reason) => Err(reason.into()),
                 },
-                Ok(Handshake::Resume { tenant, resume }) => {
-                    counted.is_no_session();
-                    match links.resume(&tenant, &resume.key, resume.received, client) {
-                        Ok(line) => drop(link.send(line.carrying(counted))),
-                        Err(status) => {
-                            let (tenant, reason) = (tenant.as_str(), status.message());
-                            tracing::info!(tenant, reason, "A session can't go on");
-                            outgoing.end(status);
-                        }
-                    }
-                    return;
-                }
-                Err(status) => {
-                    tracing::info!(peer = ?service.peer, reason = status.message(), "Session refused");
-                    outgoing.end(status);
-                }
+                Ok(Handshake::Resume { tenant, resume }) => service.resume(&tenant, &resume, client, link),
+                Err(status) => Err(status),
+            };
+            if let Err(status) = begun {
+                tracing::info!(peer = ?service.peer, reason = status.message(), "Session refused");
+                outgoing.end(status);
             }
-            drop(counted);
         });
         lines
+    }
+
+    /// Runs a new session to its end.
+    async fn begin(
+        &self,
+        admitted: Admitted,
+        mut client: Client,
+        (outgoing, link): (Outgoing, oneshot::Sender<Line>),
+        on_connection: OnConnection,
+    ) {
+        client.handshake_passed();
+        let _counted = Counted::session(self);
+        let links = &self.manager.links;
+        if !admitted.resumable || !links.are_on() {
+            let _on_connection = on_connection;
+            return match &admitted.tenure {
+                Tenure::Lease(attachment, _) => {
+                    let client = attachment.of_client(client);
+                    self.run(admitted, outgoing, client).await;
+                }
+                Tenure::Proof(_) => self.run(admitted, outgoing, client).await,
+            };
+        }
+        let budget = admitted.budget.clone();
+        let (source, messages) = Outgoing::new(budget.clone(), self.manager.shared.config.metrics.clone());
+        match links.start(admitted.tenant.clone(), client, (messages, budget)) {
+            Ok((client, line)) => {
+                // If the connection has already gone, the client comes back over another one.
+                let _ = link.send(line.carrying(on_connection));
+                self.run(admitted, source, client).await;
+            }
+            Err(error) => outgoing.end(Status::internal(error.to_string())),
+        }
+    }
+
+    /// Continues a session of another connection over this one.
+    ///
+    /// # Errors
+    /// The status with which the client is refused.
+    fn resume(
+        &self,
+        tenant: &Tenant,
+        resume: &v1::Resume,
+        mut client: Client,
+        link: oneshot::Sender<Line>,
+    ) -> Result<(), Status> {
+        client.handshake_passed();
+        let line = self.manager.links.resume(tenant, &resume.key, resume.received, client)?;
+        // From here on the former connection carries no session.
+        let on_connection = self.open.begin(tenant)?;
+        drop(link.send(line.carrying((on_connection, Counted::further_connection(self)))));
+        Ok(())
     }
 }
 
@@ -351,25 +352,28 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(service: &Service) -> Self {
-        service.opened.fetch_add(1, Ordering::Relaxed);
-        service.sessions.send_modify(|count| *count += 1);
+    fn session(service: &Service) -> Self {
         let metrics = service.manager.shared.config.metrics.clone();
         metrics.sessions.inc();
-        Self { service: service.clone(), metrics: Some(metrics) }
+        Self::new(service, Some(metrics))
     }
 
-    /// Marks a further connection of a session, which the metrics already count.
-    fn is_no_session(&mut self) {
-        if let Some(metrics) = self.metrics.take() {
-            metrics.sessions.dec();
-        }
+    /// A further connection of a session, which the metrics already count.
+    fn further_connection(service: &Service) -> Self {
+        Self::new(service, None)
+    }
+
+    fn new(service: &Service, metrics: Option<Metrics>) -> Self {
+        service.sessions.send_modify(|count| *count += 1);
+        Self { service: service.clone(), metrics }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.is_no_session();
+        if let Some(metrics) = self.metrics.take() {
+            metrics.sessions.dec();
+        }
         self.service.sessions.send_modify(|count| *count -= 1);
     }
 }

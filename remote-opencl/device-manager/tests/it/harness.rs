@@ -22,4 +22,4 @@ pub use client::Client;
 pub use manager::Manager;
 pub use objects::{Ready, after, binaries_result, digest_of};
 pub use trace::traced;
-pub use wire::{encoded, hello, next, padded, raw, raw_bytes};
+pub use wire::{encoded, hello, next, padded, raw, raw_bytes, try_raw};

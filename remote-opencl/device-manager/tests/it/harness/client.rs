@@ -63,6 +63,11 @@ impl Client {
         Self::begin(channel, hello_with(PROTOCOL_VERSION, token)).await.unwrap()
     }
 
+    /// Like [`Self::with_token`], or the status with which the session is refused.
+    pub async fn try_with_token(channel: Channel, token: &str) -> Result<Self, Status> {
+        Self::begin(channel, hello_with(PROTOCOL_VERSION, token)).await
+    }
+
     /// A session with a lease.
     pub async fn with_lease(channel: Channel, lease: u128) -> Result<Self, Status> {
         let lease = Bytes::copy_from_slice(&lease.to_be_bytes());
@@ -72,8 +77,8 @@ impl Client {
 
     /// A session that begins with this message.
     pub async fn begin(channel: Channel, hello: v1::ClientMessage) -> Result<Self, Status> {
-        let (to, mut from) = raw(channel).await;
-        to.send(hello).await.unwrap();
+        let (to, mut from) = try_raw(channel).await?;
+        to.send(hello).await.map_err(|_| Status::unavailable("the stream has ended"))?;
         let welcome = match next(&mut from).await? {
             Some(ServerKind::Welcome(welcome)) => welcome,
             other => panic!("{other:?} is no Welcome"),

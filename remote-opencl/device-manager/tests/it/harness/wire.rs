@@ -102,7 +102,7 @@ impl Decoder for Encoded {
     }
 }
 
-pub(super) async fn try_raw(
+pub async fn try_raw(
     channel: Channel,
 ) -> Result<(mpsc::Sender<v1::ClientMessage>, Streaming<ServerMessage>), Status> {
     let (to, stream) = mpsc::channel(16);

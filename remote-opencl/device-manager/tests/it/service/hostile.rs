@@ -1,5 +1,6 @@
 //! Clients that break the protocol, the standard or the rules between tenants.
 
+mod connections;
 mod exhaustion;
 mod memory;
 

@@ -71,9 +71,9 @@ async fn sessions_of_a_revoked_token_end_and_those_of_the_tenants_other_token_go
     }
 }
 
-type Stream = (Sender<v1::ClientMessage>, Streaming<ServerMessage>);
+pub type Stream = (Sender<v1::ClientMessage>, Streaming<ServerMessage>);
 
-async fn say_hello(manager: &Manager, token: &str, resume: Option<v1::Resume>) -> Stream {
+pub async fn say_hello(manager: &Manager, token: &str, resume: Option<v1::Resume>) -> Stream {
     let (to, from) = raw(manager.channel().await).await;
     let (protocol_version, token) = (PROTOCOL_VERSION, token.to_owned());
     let hello = v1::Hello { protocol_version, token, resumable: true, resume, ..v1::Hello::default() };

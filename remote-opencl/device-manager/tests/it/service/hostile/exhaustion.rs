@@ -134,7 +134,7 @@ async fn a_client_that_reads_nothing_loses_its_session_before_the_manager_its_me
 }
 
 /// Whether the manager has not closed a connection.
-fn is_open(socket: &tokio::net::UnixStream) -> bool {
+pub(super) fn is_open(socket: &tokio::net::UnixStream) -> bool {
     let mut bytes = [0; 1024];
     loop {
         match socket.try_read(&mut bytes) {
