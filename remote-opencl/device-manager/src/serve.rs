@@ -1,6 +1,7 @@
 //! The command `serve`: builds a manager from its parts and runs it until a signal.
 
 mod args;
+mod confinement;
 mod gate;
 mod isolation;
 mod listeners;
@@ -22,7 +23,8 @@ use pool::BoardNames;
 
 use anyhow::{Context as _, anyhow, bail};
 use args::Reconfiguration;
-use clap::{Args as _, Command};
+use clap::{Args as _, Command, FromArgMatches as _};
+pub(crate) use confinement::KernelSupport;
 use fpga_core::device::ReconfiguredPart;
 use fpga_hook::Reporter;
 use fpga_session::builds::Builds;
@@ -75,6 +77,7 @@ impl ServeArgs {
     /// # Errors
     /// The cause that keeps the manager from starting, and how to remove it.
     pub fn run(self) -> anyhow::Result<()> {
+        self.check()?;
         let Self {
             listen,
             ready_file,
@@ -115,22 +118,6 @@ impl ServeArgs {
         } = self;
         memory::keep_freed();
         let builds = builds.map_or_else(Builds::by_processors, Builds::at_most);
-        if isolation.isolate == Isolate::Process && store.is_some() {
-            bail!(
-                "--store can't be had with --isolate process: what a tenant brings is kept in its process; leave \
-                 --store out"
-            );
-        }
-        if reconfiguration == Reconfiguration::Full {
-            if slots.get() != 1 {
-                bail!("--reconfiguration full: such a board has one slot; write --slots 1");
-            }
-            if isolation.isolate == Isolate::Process {
-                bail!(
-                    "--reconfiguration full: not with --isolate process, whose contexts are in other processes"
-                );
-            }
-        }
         let names = BoardNames { id: &device_id, kind: &board, shell: &shell };
         let reconfigured_part = match reconfiguration {
             Reconfiguration::Partial => ReconfiguredPart::Slot,
@@ -140,12 +127,6 @@ impl ServeArgs {
         // Without other slots these are not used: sessions without a lease are refused.
         let own_slots = NonZeroU32::new(slots.get() - lent.map_or(0, NonZeroU32::get));
         let model = model.as_deref().map(BoardModel::read).transpose().context("--model")?;
-        if model.is_some() && isolation.isolate == Isolate::Process {
-            bail!(
-                "--model: not with --isolate process, whose processes know nothing of each other's slots; leave one \
-                 of both out"
-            );
-        }
         let reconfiguration_time =
             model.as_ref().and_then(BoardModel::reconfiguration).unwrap_or(reconfiguration_time);
         let store_limit = store_limit.unwrap_or_else(governor::default_store_limit);
@@ -156,6 +137,7 @@ impl ServeArgs {
         let entered = runtime.enter()?;
         command_ring.set();
         log.init()?;
+        warn_of_missing_confinement(confine_builds, isolation.isolate)?;
         let at_end = AtEnd::default();
         let shutdown = Shutdown::new();
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
@@ -346,13 +328,62 @@ impl ServeArgs {
     }
 }
 
-/// Checks arguments of `serve` without running it.
+impl ServeArgs {
+    /// Checks that the values of flags fit each other.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.reconfiguration == Reconfiguration::Full && self.slots.get() != 1 {
+            bail!("--reconfiguration full: such a board has one slot; write --slots 1");
+        }
+        if self.isolation.isolate == Isolate::Protocol {
+            return Ok(());
+        }
+        if self.store.is_some() {
+            bail!(
+                "--store can't be had with --isolate process: what a tenant brings is kept in its process; leave \
+                 --store out"
+            );
+        }
+        if self.reconfiguration == Reconfiguration::Full {
+            bail!(
+                "--reconfiguration full can't be had with --isolate process, whose contexts are in other processes: \
+                 write `--isolate protocol`, and let tenants share the manager's process"
+            );
+        }
+        if self.model.is_some() {
+            bail!(
+                "--model can't be had with --isolate process, whose processes know nothing of each other's slots: write \
+                 `--isolate protocol`, or leave --model out"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Checks arguments of `serve` without running it, and that this kernel confines tenants as they require.
 ///
 /// # Errors
 /// The message that `serve` would end with.
-pub fn check(arguments: &[OsString]) -> anyhow::Result<()> {
+pub(crate) fn check(arguments: &[OsString], kernel: KernelSupport) -> anyhow::Result<()> {
     let command = ServeArgs::augment_args(Command::new("serve").no_binary_name(true));
-    command.try_get_matches_from(arguments).map(drop).map_err(|error| anyhow!("{}", error.render()))
+    let matches = command.try_get_matches_from(arguments).map_err(|error| anyhow!("{}", error.render()))?;
+    let args = ServeArgs::from_arg_matches(&matches).map_err(|error| anyhow!("{}", error.render()))?;
+    args.check()?;
+    kernel.check(args.confine_builds, args.isolation.isolate)?;
+    Ok(())
+}
+
+/// Warns of confinement that is switched off or that this kernel lacks.
+///
+/// # Errors
+/// If confinement is required and this kernel lacks a part of it.
+fn warn_of_missing_confinement(confine: ConfineBuilds, isolate: Isolate) -> anyhow::Result<()> {
+    for missing in KernelSupport::of_this_kernel().check(confine, isolate)? {
+        warn!("Tenants are not confined: {missing}");
+    }
+    if confine == ConfineBuilds::Off && isolate == Isolate::Process {
+        warn!("--confine-builds off: a tenant's kernels can do what the manager's user can");
+    }
+    Ok(())
 }
 
 /// The limits of what clients make the manager hold, from the flags or from the memory that the process may use.

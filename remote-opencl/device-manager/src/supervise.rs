@@ -15,6 +15,7 @@ mod status;
 
 use crate::log::{DEFAULT_FILTER, LogArgs};
 use crate::metrics_server::{self, MetricsAddress};
+use crate::serve::{self, KernelSupport};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use fpga_net::duration;
@@ -57,7 +58,7 @@ const OWN_FLAGS: [&str; 9] = [
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example, as a DaemonSet does it:\n  fpga-device-manager supervise --kind pac-a10 --runtime intel-fpga \
-                  --metrics-listen 0.0.0.0:9462 -- \\\n      --board pac-a10 --shell 1.2 --bitstreams /var/lib/fpga/bitstreams"
+                  --metrics-listen '[::]:9462' -- \\\n      --board pac-a10 --shell 1.2 --bitstreams /var/lib/fpga/bitstreams"
 )]
 #[command(mut_arg("log", |log| log.default_value(DEFAULT_FILTER)))]
 pub struct SuperviseArgs {
@@ -102,8 +103,8 @@ pub struct SuperviseArgs {
     #[command(flatten)]
     log: LogArgs,
 
-    /// Further arguments of `serve` for each manager. By default --isolate process, --policy drr, and
-    /// limits by each manager's share of the memory.
+    /// Further arguments of `serve` for each manager. By default --isolate process, --confine-builds required, --policy
+    /// drr, and limits by each manager's share of the memory.
     #[arg(last = true, value_name = "SERVE ARGUMENTS")]
     arguments: Vec<OsString>,
 }
@@ -137,7 +138,9 @@ impl SuperviseArgs {
     }
 
     async fn supervise(self) -> anyhow::Result<()> {
-        check_arguments(&self.arguments)?;
+        check_own_flags(&self.arguments)?;
+        let arguments = with_defaults(self.arguments, &self.kind, &self.log);
+        serve::check(&arguments, KernelSupport::of_this_kernel()).context("the arguments after `--`")?;
         self.log.init()?;
         let mut signals = Signals::install().context("cannot take signals")?;
         let private = tempfile::Builder::new().prefix("fpga-supervise-").tempdir();
@@ -157,7 +160,7 @@ impl SuperviseArgs {
             private: private.path().to_owned(),
             runtime: self.runtime.to_string(),
             drain_timeout: self.drain_timeout,
-            arguments: with_defaults(self.arguments, &self.kind, &self.log),
+            arguments,
             statuses,
         };
         let mut supervisor = Supervisor {
@@ -280,8 +283,8 @@ fn is_flag(argument: &OsString, flag: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"="))
 }
 
-/// Refuses arguments that no manager would start with.
-fn check_arguments(arguments: &[OsString]) -> anyhow::Result<()> {
+/// Refuses flags that the supervisor gives to each manager itself.
+fn check_own_flags(arguments: &[OsString]) -> anyhow::Result<()> {
     for flag in OWN_FLAGS {
         if arguments.iter().any(|argument| is_flag(argument, flag)) {
             bail!(
@@ -289,7 +292,7 @@ fn check_arguments(arguments: &[OsString]) -> anyhow::Result<()> {
             );
         }
     }
-    crate::serve::check(arguments).context("the arguments after `--`")
+    Ok(())
 }
 
 /// Whether the arguments have this flag, or the environment has its variable.
@@ -298,14 +301,14 @@ fn is_said(arguments: &[OsString], flag: &str) -> bool {
     arguments.iter().any(|argument| is_flag(argument, flag)) || std::env::var_os(variable).is_some()
 }
 
-/// The arguments of all managers: tenants have processes of their own, and turns by device time, unless the arguments
-/// say otherwise. The pool must know the kind of a board: without --board it is the supervisor's.
+/// The arguments of all managers: tenants have processes of their own, which the kernel confines, and turns by device time,
+/// unless the arguments say otherwise. The pool must know the kind of a board: without --board it is the supervisor's.
 fn with_defaults(mut arguments: Vec<OsString>, kind: &Kind, log: &LogArgs) -> Vec<OsString> {
     let mut defaults = Vec::new();
     if is_said(&arguments, "--pool-slots") && !is_said(&arguments, "--board") {
         defaults.extend(["--board".to_owned(), kind.to_string()].map(OsString::from));
     }
-    for [flag, value] in [["--isolate", "process"], ["--policy", "drr"]] {
+    for [flag, value] in [["--isolate", "process"], ["--confine-builds", "required"], ["--policy", "drr"]] {
         if !is_said(&arguments, flag) {
             defaults.extend([flag, value].map(OsString::from));
         }

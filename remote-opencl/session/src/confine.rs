@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Whether builds are confined.
+/// Whether builds, and with --isolate process tenants' processes, are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum ConfineBuilds {
     /// Always: the manager does not start if the kernel can't.

@@ -107,7 +107,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_fsync,
     libc::SYS_fdatasync,
     libc::SYS_sync_file_range,
-    libc::SYS_truncate,
     libc::SYS_ftruncate,
     libc::SYS_fallocate,
     libc::SYS_fadvise64,

@@ -165,7 +165,8 @@ pub struct ServeArgs {
     pub(super) client_memory_of_tenant: Option<u64>,
 
     /// Whether programs are built confined, so that sources can include no files of the manager except the
-    /// runtime's.
+    /// runtime's; with --isolate process also whether each tenant's process is confined, so that kernels can open no
+    /// files of the manager.
     #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
     pub(super) confine_builds: ConfineBuilds,
 

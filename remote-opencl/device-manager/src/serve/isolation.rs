@@ -4,18 +4,15 @@ use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::isolation::pool::Plan;
 use crate::isolation::process::MemoryLimits;
-use crate::isolation::seccomp;
 use crate::log::LogArgs;
 use crate::signals::AtEnd;
 use anyhow::Context as _;
 use clap::Args;
 use fpga_net::memory::MemoryLimit;
 use fpga_net::size;
-use fpga_session::confine::{self, ConfineBuilds};
 use fpga_session::isolate::Isolate;
 use fpga_vendor::runtime::Runtime;
 use std::num::NonZeroU32;
-use tracing::warn;
 
 /// Minimum default memory of a tenant's process: a runtime with its compiler and threads needs as much.
 const LEAST_MEMORY_BYTES: u64 = 1 << 30;
@@ -58,7 +55,6 @@ impl IsolationArgs {
         if self.isolate == Isolate::Protocol {
             return Ok(None);
         }
-        say_what_is_missing(common.confine)?;
         let folder = Folder::make().context("--isolate process: no temporary folder")?;
         let path = folder.path().to_owned();
         at_end.add(folder);
@@ -85,29 +81,4 @@ fn all_memory() -> u64 {
 /// Half of the memory that the manager may use, in bytes; no limit if it is unknown.
 fn half_of_memory() -> u64 {
     MemoryLimit::of_this_process().map_or(u64::MAX, |limit| (limit.bytes / 2).max(LEAST_MEMORY_BYTES))
-}
-
-/// Warns of confinement that is switched off or that this kernel lacks.
-///
-/// # Errors
-/// If confinement is required and this kernel lacks a part of it.
-fn say_what_is_missing(confine: ConfineBuilds) -> anyhow::Result<()> {
-    if confine == ConfineBuilds::Off {
-        warn!("--confine-builds off: a tenant's kernels can do what the manager's user can");
-        return Ok(());
-    }
-    let parts = [
-        (confine::is_there(), "Landlock (Linux 5.13 or later)", "open what the manager can"),
-        (seccomp::is_there(), "seccomp with user notification (Linux 5.5 or later)", "make any system call"),
-    ];
-    for (there, what, can) in parts {
-        match there {
-            Ok(()) => {}
-            Err(error) if confine == ConfineBuilds::Required => {
-                return Err(error).context(format!("--confine-builds required: this kernel has no {what}"));
-            }
-            Err(error) => warn!(%error, "This kernel has no {what}: a tenant's kernels can {can}"),
-        }
-    }
-    Ok(())
 }

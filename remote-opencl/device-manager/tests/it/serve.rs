@@ -78,7 +78,7 @@ fn what_can_not_be_is_refused_with_what_to_write_instead() {
         (&["serve", "--reconfiguration", "full"], "write --slots 1"),
         (
             &["serve", "--reconfiguration", "full", "--slots", "1", "--isolate", "process"],
-            "not with --isolate process",
+            "write `--isolate protocol`",
         ),
         (&["serve", "--store", "/tmp", "--isolate", "process"], "leave --store out"),
         (&["serve", "--reconfiguration-time", "10"], "`10ms`"),
@@ -168,5 +168,5 @@ fn a_model_that_cannot_be_used_is_refused_with_the_line_and_what_to_write() {
     assert!(said.contains("model.toml, line 3: the kernel has no time; write launch ="), "{said}");
     std::fs::write(&path, "board = \"b\"\n\n[[kernel]]\nlaunch = \"1ms\"\n").unwrap();
     let said = serve(&["--isolate", "process"]);
-    assert!(said.contains("--model: not with --isolate process"), "{said}");
+    assert!(said.contains("write `--isolate protocol`"), "{said}");
 }

@@ -8,6 +8,7 @@ use fpga_test_kit::processes::{children, runs};
 use fpga_test_kit::{Program, output, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -151,14 +152,37 @@ fn what_no_manager_would_start_with_is_refused_at_once() {
         (&["--kind", "x", "--", "--tokens-optional"], "--tokens-optional can't stand after `--`"),
         (&["--kind", "x", "--", "--slots", "0"], "--slots"),
         (&["--kind", "x", "--", "--sluts", "1"], "--slots"),
+        (&["--kind", "x", "--", "--slots", "1", "--reconfiguration=full"], "`--isolate protocol`"),
+        (&["--kind", "x", "--", "--model", "board.toml"], "`--isolate protocol`"),
         (&["--kind", "a b"], "`pac-a10`"),
-        (&["--kind", "x", "--metrics-listen", "9462"], "`0.0.0.0:9462`"),
+        (&["--kind", "x", "--metrics-listen", "9462"], ":9462`"),
         (&[], "--kind"),
     ] {
         let output = output(command().arg("supervise").args(arguments));
         assert!(!output.status.success(), "{arguments:?}");
         assert!(stderr(&output).contains(expected), "{arguments:?}: {output:?}");
     }
+}
+
+/// Gives this thread, and the processes that it starts, a kernel without Landlock.
+fn without_landlock() {
+    let rules = [(libc::SYS_landlock_create_ruleset, Vec::new())].into();
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, missing, architecture).unwrap();
+    seccompiler::apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+#[test]
+fn a_kernel_that_can_not_confine_tenants_is_refused_unless_a_flag_accepts_that() {
+    without_landlock();
+    let output = output(command().args(["supervise", "--kind", "x"]));
+    assert!(!output.status.success());
+    for expected in ["Landlock", "`--confine-builds wanted`", "after `--`"] {
+        assert!(stderr(&output).contains(expected), "{output:?}");
+    }
+    let mut supervisor = Supervisor::start(&[], &[], &["--confine-builds", "wanted"]);
+    assert!(!supervisor.ready().is_empty());
 }
 
 #[test]

@@ -54,7 +54,11 @@ impl FromStr for PoolAddress {
 impl fmt::Display for PoolAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.ports.start(), self.ports.end());
-        write!(f, "{}:{first}", self.host)?;
+        if self.host.contains(':') {
+            write!(f, "[{}]:{first}", self.host)
+        } else {
+            write!(f, "{}:{first}", self.host)
+        }?;
         if first == last { Ok(()) } else { write!(f, "-{last}") }
     }
 }
@@ -80,7 +84,11 @@ mod tests {
         for text in ["0.0.0.0:9482-9497", "node.example:0"] {
             assert_eq!(text.parse::<PoolAddress>().unwrap().to_string(), text);
         }
-        assert_eq!("[::1]:5".parse::<PoolAddress>().unwrap().host, "::1");
+        // The chart writes an address of a pod without brackets, since the kubelet sets it in.
+        for text in ["[fd00::1]:5-9", "fd00::1:5-9"] {
+            let address = text.parse::<PoolAddress>().unwrap();
+            assert_eq!((address.host.as_str(), address.to_string().as_str()), ("fd00::1", "[fd00::1]:5-9"));
+        }
         for text in ["", "9482", ":9482", "a:", "a:9-8", "a:1-2-3", "a:70000"] {
             assert!(text.parse::<PoolAddress>().unwrap_err().to_string().contains("HOST:PORT"), "{text}");
         }

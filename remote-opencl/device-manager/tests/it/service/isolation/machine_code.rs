@@ -170,6 +170,7 @@ async fn a_kernel_gets_no_socket_no_process_and_nothing_of_other_processes() {
         ("mq_open", SYS_mq_open, 1, &[DATA, 0o100, 0o600, 0]),
         ("inotify_init1", SYS_inotify_init1, 0, &[0]),
         ("seccomp", SYS_seccomp, 0, &[0, 0, 0]),
+        ("truncate by a path", SYS_truncate, 1, &[DATA, 0]),
         ("a call of the x32 interface", 0x4000_0000 | SYS_socket, 0, &[1, 1, 0]),
     ];
     for (what, number, pointers, arguments) in refused {
