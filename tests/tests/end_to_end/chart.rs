@@ -102,7 +102,9 @@ fn with_init(main: Value, mut init: Value) -> Value {
 
 /// A container that asks for so much of the resource.
 fn quantity(resource: &str, quantity: Value) -> Value {
-    json!({"resources": {"limits": { resource: quantity }}})
+    let mut container = json!({"resources": {"limits": {}}});
+    container["resources"]["limits"][resource] = quantity;
+    container
 }
 
 /// What the API server makes of the pod: its scheduler, how often it tolerates the taint, and which containers ask for how many boards.

@@ -149,10 +149,12 @@ fn deployment(annotations: Value, metadata: Value, container: Value) -> Value {
     let mut template = pod(container);
     template["metadata"] = metadata;
     template["metadata"]["labels"]["app"] = json!("a");
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "made", "annotations": annotations},
+    let mut made = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "made"},
         "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template},
-    })
+    });
+    made["metadata"]["annotations"] = annotations;
+    made
 }
 
 /// What kubectl says when it creates the object, with its warnings.
