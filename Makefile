@@ -146,6 +146,11 @@ test-opencl: setup servers musl nextest build ## Everything over OpenCL runtimes
 random-programs: setup nextest build ## 10,000 random OpenCL programs on each path of each runtime (FPGA_RANDOM_PROGRAMS, FPGA_RANDOM_SEED; half an hour)
 	@hack/test-opencl.sh random $(NEXTEST)
 
+.PHONY: test-applications
+test-applications: setup build ## Real applications natively and remotely, results compared: OpenCV, LightGBM, OpenMM, FFmpeg, CLBlast, PyOpenCL, reikna, JOCL (500 MB from PyPI)
+	RUNTIME=intel-cpu hack/setup.sh
+	@hack/test-applications.sh
+
 .PHONY: test-control-plane
 test-control-plane: setup control-plane helm registry envoy promtool numpy gateway-api chromium nextest build ## End to end on a real control plane, with Envoy and the web page in Chromium (10 minutes)
 	target/debug/fpga-with-control-plane -- $(NEXTEST) --profile control-plane --test end_to_end --test web \
