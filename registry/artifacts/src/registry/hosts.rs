@@ -34,7 +34,7 @@ pub enum Hosts {
 /// A host that is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Name or address, in lower case.
+    /// Name or address, in lower case. `*.NAME` is every name below NAME.
     name: String,
     port: u16,
     plain_http: PlainHttp,
@@ -52,7 +52,7 @@ pub enum PlainHttp {
 /// The text is no [`Host`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no host; write HOST or HOST:PORT, for example registry.example:5000, or http://HOST:PORT for one without TLS"
+    "{0:?} is no host; write HOST or HOST:PORT, for example registry.example:5000, *.registry.example for all names below one, or http://HOST:PORT for one without TLS"
 )]
 pub struct InvalidHost(String);
 
@@ -133,8 +133,20 @@ impl Host {
             PlainHttp::No => (Scheme::HTTPS, HTTPS_PORT),
         };
         uri.scheme() == Some(&scheme)
-            && uri.host().is_some_and(|host| host.eq_ignore_ascii_case(&self.name))
+            && uri.host().is_some_and(|host| self.is_named(host))
             && uri.port_u16().unwrap_or(standard) == self.port
+    }
+}
+
+impl Host {
+    /// Whether a host of a URL has this name.
+    fn is_named(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        match self.name.strip_prefix('*') {
+            // With its dot, so that `*.example` is no `notexample`.
+            Some(below) => host.len() > below.len() && host.ends_with(below),
+            None => host == self.name,
+        }
     }
 }
 
@@ -147,16 +159,30 @@ impl FromStr for Host {
             Some(rest) => (PlainHttp::Yes, rest, HTTP_PORT),
             None => (PlainHttp::No, text.strip_prefix("https://").unwrap_or(text), HTTPS_PORT),
         };
-        let (name, port) = match rest.split_once(':') {
+        // An address of IPv6 stands in brackets, which URLs keep as part of the host.
+        let after_host = rest.rfind(']').map_or(0, |end| end + 1);
+        let (name, port) = match rest[after_host..].find(':') {
             None => (rest, standard),
-            Some((name, port)) => (name, port.parse().map_err(|_| invalid())?),
+            Some(colon) => {
+                let (name, port) = rest.split_at(after_host + colon);
+                (name, port[1..].parse().map_err(|_| invalid())?)
+            }
         };
-        let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
-        if name.is_empty() || !name.chars().all(is_inner) || port == 0 {
+        if !is_host(name) || port == 0 {
             return Err(invalid());
         }
         Ok(Self { name: name.to_ascii_lowercase(), port, plain_http })
     }
+}
+
+/// Whether the text is a name, `*.` and a name, or an address.
+fn is_host(text: &str) -> bool {
+    if let Some(address) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_inner)
 }
 
 impl fmt::Display for Host {
@@ -292,7 +318,13 @@ mod tests {
 
     #[test]
     fn of_listed_hosts_scheme_name_and_port_count() {
-        let hosts = ["registry.example", "Mirror.example:5000", "http://10.0.0.7:5000"];
+        let hosts = [
+            "registry.example",
+            "Mirror.example:5000",
+            "http://10.0.0.7:5000",
+            "*.CDN.example",
+            "http://[fd00::7]:5000",
+        ];
         let hosts = Hosts::Listed(hosts.iter().map(|host| host.parse().unwrap()).collect());
         for (place, may) in [
             ("https://registry.example/v2/", true),
@@ -305,6 +337,13 @@ mod tests {
             ("http://10.0.0.7:5000/v2/", true),
             ("https://10.0.0.7:5000/v2/", false),
             ("https://169.254.169.254/latest/", false),
+            ("https://eu.cdn.example/v2/", true),
+            ("https://a.eu.CDN.example/v2/", true),
+            ("https://cdn.example/v2/", false),
+            ("https://notcdn.example/v2/", false),
+            ("https://cdn.example.evil/v2/", false),
+            ("http://[fd00::7]:5000/v2/", true),
+            ("http://[fd00::8]:5000/v2/", false),
         ] {
             assert_eq!(hosts.check(&uri(place)).is_ok(), may, "{place}");
         }
@@ -326,10 +365,28 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_refused_with_what_to_write() {
-        for text in ["", "a b", "host:0", "host:x", "ftp://host", "user@host", "host/path", "http://"] {
+        for text in [
+            "",
+            "a b",
+            "host:0",
+            "host:x",
+            "ftp://host",
+            "user@host",
+            "host/path",
+            "http://",
+            "*",
+            "*.",
+            "a.*",
+            "*.*.b",
+            "..a",
+            "[x]",
+            "fd00::7",
+        ] {
             let error = text.parse::<Host>().unwrap_err().to_string();
             assert!(error.contains("write HOST or HOST:PORT"), "{error}");
         }
-        assert_eq!("http://registry:5000".parse::<Host>().unwrap().to_string(), "http://registry:5000");
+        for text in ["http://registry:5000", "*.cdn.example:443", "[fd00::7]:443"] {
+            assert_eq!(text.parse::<Host>().unwrap().to_string(), text);
+        }
     }
 }
