@@ -58,7 +58,7 @@ impl Listeners {
         unix: Option<&Path>,
         metrics: Option<SocketAddr>,
     ) -> io::Result<Self> {
-        let mut listeners = Self { tcp: bind_tcp(tcp).await?, metrics: bind_tcp(metrics).await?, unix: None };
+        let mut listeners = Self { tcp: bind_tcp(tcp)?, metrics: bind_tcp(metrics)?, unix: None };
         if let Some(path) = unix {
             let listener = bind_unix(path).await.map_err(|error| at(&path.display(), &error))?;
             listeners.unix = Some((listener, path.to_owned()));
@@ -117,9 +117,9 @@ pub async fn ended(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase == Phase::End).await;
 }
 
-async fn bind_tcp(address: Option<SocketAddr>) -> io::Result<Option<TcpListener>> {
+fn bind_tcp(address: Option<SocketAddr>) -> io::Result<Option<TcpListener>> {
     let Some(address) = address else { return Ok(None) };
-    TcpListener::bind(address).await.map(Some).map_err(|error| at(&address, &error))
+    fpga_net::listen::bind(address).map(Some).map_err(|error| at(&address, &error))
 }
 
 /// Binds `path` with access for owner and group, whatever the umask. A socket file that no process listens on any

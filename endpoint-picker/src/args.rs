@@ -38,9 +38,9 @@ const EXAMPLES: &str = "Examples:
   Beside an Envoy on the same machine, for all functions:
     fpga-endpoint-picker --kubeconfig ~/.kube/config --listen 127.0.0.1:9470
   For the InferencePool of one function, with TLS:
-    fpga-endpoint-picker --function default/sobel --listen 0.0.0.0:9470 --tls-cert /tls/tls.crt --tls-key /tls/tls.key
+    fpga-endpoint-picker --function default/sobel --listen '[::]:9470' --tls-cert /tls/tls.crt --tls-key /tls/tls.key
   With the states of boards as they change, and not by annotations only (fpga-collector --pickers):
-    fpga-endpoint-picker --stream-listen 0.0.0.0:9464 --stream-tls-cert /tls/tls.crt --stream-tls-key /tls/tls.key \
+    fpga-endpoint-picker --stream-listen '[::]:9464' --stream-tls-cert /tls/tls.crt --stream-tls-key /tls/tls.key \
       --stream-service-account kube-fpga/fpga-collector
   What a function is:
     kubectl label service sobel fpga-scheduling.io/function=sobel
@@ -183,17 +183,17 @@ impl Args {
             HTTP_1,
             "--external-metrics-tls-cert or --external-metrics-tls-key",
         )?;
-        let listener = bind(self.listen, "--listen").await?;
+        let listener = bind(self.listen, "--listen")?;
         let probes_listener = match self.metrics_listen {
-            Some(address) => Some(bind(address, "--metrics-listen").await?),
+            Some(address) => Some(bind(address, "--metrics-listen")?),
             None => None,
         };
         let read_listener = match self.read_listen {
-            Some(address) => Some(bind(address, "--read-listen").await?),
+            Some(address) => Some(bind(address, "--read-listen")?),
             None => None,
         };
         let external_listener = match self.external_metrics_listen {
-            Some(address) => Some(bind(address, "--external-metrics-listen").await?),
+            Some(address) => Some(bind(address, "--external-metrics-listen")?),
             None => None,
         };
         let mut addresses = vec![listener.local_addr()?.to_string()];
@@ -349,8 +349,8 @@ async fn keep_certificates(tls: Option<&ServerTls>) {
     }
 }
 
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
+fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    let listener = fpga_net::listen::bind(address);
     listener.with_context(|| format!("can't listen on {address}; choose another address with {flag}"))
 }
 

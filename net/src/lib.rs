@@ -4,6 +4,7 @@
 //! Without features: token files, pauses between attempts, the text of metric labels, durations and sizes, the ready
 //! file, and the memory limit of the process. The features add:
 //! - `tls`: TLS whose certificates are read again when they change;
+//! - `listen`: ports that take callers of both address families;
 //! - `service`: ports with HTTP/1.1 and bounds on connections, heads and idle time, `/metrics`, signals, the flags of
 //!   the log, and the runtime of services on nodes;
 //! - `grpc`: connections for a gRPC server, with TLS and a bound on their number;
@@ -39,6 +40,8 @@ pub mod kube_config;
 #[cfg(feature = "kube")]
 pub mod kube_events;
 mod labels;
+#[cfg(feature = "listen")]
+pub mod listen;
 #[cfg(feature = "service")]
 pub mod log;
 pub mod memory;

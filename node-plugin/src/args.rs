@@ -17,6 +17,7 @@ use fpga_core::board_request::BoardResource;
 use fpga_core::gate::Moves;
 use fpga_core::names::OWN_PREFIX;
 use fpga_hook::Endpoint;
+use fpga_net::listen;
 use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
 use fpga_net::{kube_config, runtime};
@@ -27,7 +28,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -188,7 +188,7 @@ impl Args {
             tasks.spawn(kubelet.stay_registered());
         }
         if let Some(address) = self.metrics_listen {
-            let listener = TcpListener::bind(address).await.with_context(|| {
+            let listener = listen::bind(address).with_context(|| {
                 format!("can't listen on {address}; choose another address with --metrics-listen")
             })?;
             info!(bound = %listener.local_addr()?, "Serving probes and metrics");

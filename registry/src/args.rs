@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use fpga_cluster::moves::MovePolicy;
 use fpga_core::moved_off::MAX_MOVED_OFF_TIME;
+use fpga_net::listen;
 use fpga_net::election::{Election, Timing};
 use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
@@ -18,7 +19,6 @@ use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::watch::channel;
 use tracing::info;
 
@@ -172,7 +172,7 @@ impl Args {
         // By 429 the Eviction API says that a budget forbids it; all else is tried again by the next look.
         config.default_retry = false;
         let client = kube::Client::try_from(config)?;
-        let listener = TcpListener::bind(self.metrics_listen).await.with_context(|| {
+        let listener = listen::bind(self.metrics_listen).with_context(|| {
             format!("can't listen on {}; choose another address with --metrics-listen", self.metrics_listen)
         })?;
         let address = listener.local_addr()?.to_string();

@@ -104,7 +104,7 @@ impl StreamArgs {
         let Some(address) = self.stream_listen else { return Ok(None) };
         let (tls, authenticator) = (self.tls()?, self.authenticator(client)?);
         let bind = |source| StreamPortError::Bind { address, source };
-        let listener = TcpListener::bind(address).await.map_err(bind)?;
+        let listener = fpga_net::listen::bind(address).map_err(bind)?;
         let port = StreamPort { listener, tls, authenticator };
         info!(
             stream_listen = %port.address().map_err(bind)?, proof = ?port.authenticator, tls = port.tls.is_some(),

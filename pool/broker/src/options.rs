@@ -17,9 +17,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   On one machine, for a trial:
     fpga-pool serve --library library.toml
   Without a cluster, for several machines:
-    fpga-pool serve --library library.toml --tokens tokens.json --listen 0.0.0.0:9480 --tls-cert tls.crt --tls-key tls.key
+    fpga-pool serve --library library.toml --tokens tokens.json --listen '[::]:9480' --tls-cert tls.crt --tls-key tls.key
   In a cluster, where another replica stands by:
-    fpga-pool serve --audience fpga-pool --ticket-key-file /key/key --listen 0.0.0.0:9480 --tls-cert /tls/tls.crt \
+    fpga-pool serve --audience fpga-pool --ticket-key-file /key/key --listen '[::]:9480' --tls-cert /tls/tls.crt \
       --tls-key /tls/tls.key";
 
 /// Flags of `fpga-pool serve`.

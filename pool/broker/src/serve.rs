@@ -44,8 +44,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let mut registry = Registry::with_prefix("fpga_pool");
     let metrics = Metrics::register(&mut registry);
     let (state, tls) = (state(&args, metrics.clone())?, args.tls());
-    let (listener, address) = listen(args.listen, "--listen").await?;
-    let (probes_listener, probes_address) = listen(args.metrics_listen, "--metrics-listen").await?;
+    let (listener, address) = listen(args.listen, "--listen")?;
+    let (probes_listener, probes_address) = listen(args.metrics_listen, "--metrics-listen")?;
     let (swaps, to_swap) = mpsc::channel(1);
     let terms = if client.is_some() { Terms::Lease(swaps) } else { Terms::Memory };
     let (owner, desk) = Owner::new(state, metrics.clone(), terms);
@@ -122,9 +122,8 @@ fn state(args: &ServeArgs, metrics: Metrics) -> Result<State> {
     Ok(State::new(Settings { limits, policy, tickets: args.ticket_key()? }, metrics, new_lease_id))
 }
 
-async fn listen(address: SocketAddr, flag: &str) -> Result<(TcpListener, String)> {
-    let listener = TcpListener::bind(address)
-        .await
+fn listen(address: SocketAddr, flag: &str) -> Result<(TcpListener, String)> {
+    let listener = fpga_net::listen::bind(address)
         .with_context(|| format!("can't listen on {address}; choose another address with {flag}"))?;
     let address = listener.local_addr()?.to_string();
     Ok((listener, address))

@@ -63,7 +63,7 @@ impl Accepted {
             Self::Tcp(stream) | Self::Pool(stream) => {
                 stream.set_nodelay(true)?;
                 keepalive.ask_kernel(stream)?;
-                Ok(Peer::Address(stream.peer_addr()?.ip()))
+                Ok(Peer::Address(stream.peer_addr()?.ip().to_canonical()))
             }
         }
     }

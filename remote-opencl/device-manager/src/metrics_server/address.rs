@@ -19,7 +19,7 @@ pub enum MetricsAddress {
 
 /// The text is not a [`MetricsAddress`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address for metrics; write `0.0.0.0:9462` or `unix:/PATH/TO.sock`")]
+#[error("{0:?} is no address for metrics; write `[::]:9462` or `unix:/PATH/TO.sock`")]
 pub struct InvalidMetricsAddress(String);
 
 /// A bound socket, in blocking mode.
@@ -35,7 +35,7 @@ impl MetricsAddress {
     pub(super) fn bind(&self) -> io::Result<(MetricsListener, Self)> {
         match self {
             Self::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
+                let listener = fpga_net::listen::bind_blocking(*address)?;
                 listener.set_nonblocking(true)?;
                 let bound = Self::Tcp(listener.local_addr()?);
                 Ok((MetricsListener::Tcp(listener), bound))
