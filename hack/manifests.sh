@@ -28,7 +28,7 @@ render() {
     for file in "$@"; do values+=(--values "manifests/values/$file.yaml"); done
     {
         echo "# Made by hack/manifests.sh from manifests/chart with manifests/values/{$(IFS=,; echo "$*")}.yaml: change those."
-        $helm template kube-fpga manifests/chart --namespace kube-fpga --kube-version "$kubernetes" "${values[@]}" \
+        $helm template kube-fpga manifests/chart --namespace kube-fpga --kube-version "$kubernetes" --set "scheduler.version=$kubernetes" "${values[@]}" \
             --no-hooks --set namespace.create=true,certificates.mode=script
     } >"$out/$name.yaml"
 }
@@ -42,7 +42,7 @@ render registry pocl registry
 render pool pocl pool
 
 # Each dashboard is the one line of JSON in its ConfigMap.
-$helm template kube-fpga manifests/chart --set monitoring.dashboards=true --show-only templates/dashboards/config-maps.yaml |
+$helm template kube-fpga manifests/chart --set "monitoring.dashboards=true,scheduler.version=$kubernetes" --show-only templates/dashboards/config-maps.yaml |
     sed -n 's/^  kube-fpga-\([a-z]*\)\.json: |$/\1/p; s/^    {/{/p' |
     while read -r name && read -r json; do
         echo "$json" >"$out/dashboard-$name.json"

@@ -15,10 +15,10 @@ pub use shared::Link;
 use crate::metrics::Metrics;
 use crate::owner::Handle;
 use crate::server::{self, Phase};
-use fpga_node_stream::client::Address;
+use fpga_node_stream::client::{Address, Credentials};
 use replica::Replica;
 use shared::Shared;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use targets::{Target, Transport};
@@ -35,7 +35,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Streams the state of one node to the replicas.
 pub struct Streamer {
     shared: Arc<Shared>,
-    targets: Vec<Target>,
+    targets: Vec<(Target, Arc<Credentials>)>,
 }
 
 impl Streamer {
@@ -47,10 +47,10 @@ impl Streamer {
         link: Link,
         options: options::Streaming,
     ) -> Self {
-        let options::Streaming { targets, credentials } = options;
+        let options::Streaming { targets } = options;
         let latest = watch::Sender::new(None);
         let joined = Notify::new();
-        Self { shared: Arc::new(Shared { node, owner, credentials, metrics, link, latest, joined }), targets }
+        Self { shared: Arc::new(Shared { node, owner, metrics, link, latest, joined }), targets }
     }
 
     /// Streams until `phase` is [`Phase::End`].
@@ -66,10 +66,10 @@ impl Streamer {
     async fn keep_replicas(&self) {
         let mut tasks = JoinSet::new();
         let mut replicas = HashMap::new();
-        let transport = if self.shared.credentials.tls.is_some() { Transport::Tls } else { Transport::Plain };
         let mut known: Vec<Vec<Address>> = vec![Vec::new(); self.targets.len()];
         loop {
-            for (target, known) in self.targets.iter().zip(&mut known) {
+            for ((target, credentials), known) in self.targets.iter().zip(&mut known) {
+                let transport = if credentials.tls.is_some() { Transport::Tls } else { Transport::Plain };
                 match timeout(DISCOVERY_TIMEOUT, target.resolve(transport)).await {
                     Ok(Ok(found)) => *known = found,
                     Ok(Err(error)) => {
@@ -78,19 +78,26 @@ impl Streamer {
                     Err(_) => {}
                 }
             }
-            let found: HashSet<&Address> = known.iter().flatten().collect();
+            let found: HashMap<&Address, &Arc<Credentials>> = self
+                .targets
+                .iter()
+                .zip(&known)
+                .flat_map(|((_, credentials), known)| known.iter().map(move |address| (address, credentials)))
+                .collect();
             replicas.retain(|address: &Address, task: &mut AbortHandle| {
-                let stays = found.contains(address);
+                let stays = found.contains_key(address);
                 if !stays {
                     info!(replica = %address, "Replica is gone");
                     task.abort();
                 }
                 stays
             });
-            for address in found {
+            for (address, credentials) in found {
                 replicas.entry(address.clone()).or_insert_with_key(|address| {
                     info!(replica = %address, "Replica found");
-                    tasks.spawn(Replica::new(Arc::clone(&self.shared), address.clone()).run())
+                    let replica =
+                        Replica::new(Arc::clone(&self.shared), address.clone(), Arc::clone(credentials));
+                    tasks.spawn(replica.run())
                 });
             }
             while tasks.try_join_next().is_some() {}

@@ -35,7 +35,7 @@ pub struct Args {
     registry: String,
 
     /// Tag of our images. `images.tag` of the chart.
-    #[arg(long, env = "FPGA_IMAGES_TAG", default_value = "latest")]
+    #[arg(long, env = "FPGA_IMAGES_TAG", default_value = env!("CARGO_PKG_VERSION"))]
     tag: String,
 
     /// The commit that the programs were built from, for a label.

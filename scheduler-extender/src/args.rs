@@ -2,6 +2,7 @@
 
 use crate::admin;
 use crate::app::{App, longest_body};
+use crate::certificates::CertificatesArgs;
 use crate::clock::Clock;
 use crate::config::events::{self, PodArgs, SPACING};
 use crate::config::watch::POLL_INTERVAL;
@@ -9,7 +10,6 @@ use crate::in_use::InUseArgs;
 use crate::library::{self, LibraryIndex};
 use crate::ports::{PortArgs, Routers};
 use crate::record::RecordArgs;
-use crate::renewal::RenewArgs;
 use crate::replay::{self, ReplayArgs};
 use crate::routes::{self, Routes};
 use crate::rules_args::{PRECEDENCE, RulesArgs};
@@ -34,9 +34,9 @@ use tracing::info;
 
 const EXAMPLES: &str = "Examples:
   fpga-scheduler-extender --kubeconfig ~/.kube/config
-  fpga-scheduler-extender serve --listen 0.0.0.0:9461 --weights 4-1-1 --stale-usage neutral
+  fpga-scheduler-extender serve --listen '[::]:9461' --weights 4-1-1 --stale-usage neutral
   fpga-scheduler-extender --config /etc/fpga/extender.yaml
-  fpga-scheduler-extender --tls-cert /tls/tls.crt --tls-key /tls/tls.key --stream-listen 0.0.0.0:9463 \\
+  fpga-scheduler-extender --tls-cert /tls/tls.crt --tls-key /tls/tls.key --stream-listen '[::]:9463' \\
     --stream-tls-cert /tls/tls.crt --stream-tls-key /tls/tls.key --stream-service-account kube-fpga/fpga-collector
   curl -s localhost:9461/nodes; curl -s localhost:9461/explain/default/my-pod";
 
@@ -65,11 +65,12 @@ enum Command {
     Replay(Box<ReplayArgs>),
     /// Fails and names them while pods hold boards. The chart asks before it is uninstalled.
     InUse(InUseArgs),
-    /// Replaces the certificate of the port for streams before it ends. The chart runs it every day.
+    /// Makes the certificates of the chart's services, and replaces them before they end. The chart runs it at once and every
+    /// day.
     #[command(
-        after_help = "Example: fpga-scheduler-extender renew-certificate --namespace kube-fpga --names fpga-scheduler-extender.kube-fpga.svc"
+        after_help = "Example: fpga-scheduler-extender certificates --namespace kube-fpga --certificate fpga-extender-stream-tls=fpga-scheduler-extender.kube-fpga.svc"
     )]
-    RenewCertificate(RenewArgs),
+    Certificates(CertificatesArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,7 +133,7 @@ impl Args {
         let args = match command {
             Some(Command::Replay(args)) => return args.run(),
             Some(Command::InUse(args)) => return args.run(),
-            Some(Command::RenewCertificate(args)) => return args.run(),
+            Some(Command::Certificates(args)) => return args.run(),
             Some(Command::Serve(args)) => *args,
             None => serve,
         };
@@ -168,7 +169,7 @@ impl ServeArgs {
         let rules = config.policy().rules;
         let mut signals = Signals::install().context("can't take signals")?;
         let client = client(kubeconfig.as_deref()).await?;
-        let ports = ports.open(listen).await?;
+        let ports = ports.open(listen)?;
         let stream_port = stream.open(&client).await?;
         let mut addresses = ports.addresses()?;
         if let Some(port) = &stream_port {
@@ -304,7 +305,7 @@ mod tests {
         let args = Args::try_parse_from(std::iter::once("x").chain(args.iter().copied()))?;
         Ok(match args.command {
             Some(Command::Serve(args)) => *args,
-            Some(Command::Replay(_) | Command::InUse(_) | Command::RenewCertificate(_)) => {
+            Some(Command::Replay(_) | Command::InUse(_) | Command::Certificates(_)) => {
                 unreachable!("no test asks for it")
             }
             None => args.serve,

@@ -67,7 +67,7 @@ impl PortArgs {
     ///
     /// # Errors
     /// An address can't be bound, or the certificate can't be used.
-    pub async fn open(&self, listen: SocketAddr) -> Result<Ports> {
+    pub fn open(&self, listen: SocketAddr) -> Result<Ports> {
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
                 let files = ServerFiles {
@@ -83,21 +83,18 @@ impl PortArgs {
             }
             _ => None,
         };
-        let also = async |address: Option<SocketAddr>, flag| match address {
-            Some(address) => bind(address, flag).await.map(Some),
-            None => Ok(None),
-        };
+        let also = |address: Option<SocketAddr>, flag| address.map(|address| bind(address, flag)).transpose();
         Ok(Ports {
-            http: bind(listen, "--listen").await?,
+            http: bind(listen, "--listen")?,
             tls,
-            read: also(self.read_listen, "--read-listen").await?,
-            probes: also(self.metrics_listen, "--metrics-listen").await?,
+            read: also(self.read_listen, "--read-listen")?,
+            probes: also(self.metrics_listen, "--metrics-listen")?,
         })
     }
 }
 
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
+fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    let listener = fpga_net::listen::bind(address);
     listener.with_context(|| format!("can't listen on {address}; choose another address with {flag}"))
 }
 

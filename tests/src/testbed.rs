@@ -7,6 +7,7 @@ pub mod any_cluster;
 pub mod artifacts;
 pub mod bitstreams;
 pub mod browser;
+pub mod certificates;
 pub mod chance;
 pub mod cluster;
 pub mod control_plane;

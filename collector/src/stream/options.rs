@@ -7,6 +7,7 @@ use fpga_net::token_file::TokenFile;
 use fpga_node_stream::access::Access;
 use fpga_node_stream::client::Credentials;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The replicas to stream to, and the credentials for them.
 #[derive(Debug, clap::Args)]
@@ -17,8 +18,8 @@ pub struct StreamArgs {
     /// environment a comma-separated list.
     #[arg(long, env = "FPGA_EXTENDERS", value_name = "REPLICA", value_delimiter = ',')]
     pub extenders: Vec<Target>,
-    /// Replicas of the endpoint picker that get the same, written in the same way. They are shown the same token and
-    /// certificate, and trusted by the same authorities.
+    /// Replicas of the endpoint picker that get the same, written in the same way. They are shown the same certificate, and
+    /// trusted by the same authorities.
     #[arg(long, env = "FPGA_PICKERS", value_name = "REPLICA", value_delimiter = ',')]
     pub pickers: Vec<Target>,
     /// Authorities (PEM) that the replicas' certificates must be issued by; read again for every stream.
@@ -37,6 +38,10 @@ pub struct StreamArgs {
     /// for every stream.
     #[arg(long, env = "FPGA_STREAM_TOKEN_FILE", value_name = "PATH")]
     pub stream_token_file: Option<PathBuf>,
+    /// File with the token for --pickers, whose audience differs from the extenders', so that a picker can't show it to an
+    /// extender [default: --stream-token-file].
+    #[arg(long, env = "FPGA_PICKER_TOKEN_FILE", value_name = "PATH", requires = "stream_token_file")]
+    pub picker_token_file: Option<PathBuf>,
     /// Show no token: for a trial with replicas that require none.
     #[arg(long, env = "FPGA_STREAM_WITHOUT_TOKEN", conflicts_with = "stream_token_file")]
     pub stream_without_token: bool,
@@ -49,9 +54,8 @@ pub struct StreamArgs {
 /// The checked settings.
 #[derive(Debug)]
 pub struct Streaming {
-    pub targets: Vec<Target>,
-    /// The credentials for the replicas, and the trusted authorities.
-    pub credentials: Credentials,
+    /// The replicas, each with the credentials for it and the trusted authorities.
+    pub targets: Vec<(Target, Arc<Credentials>)>,
 }
 
 impl StreamArgs {
@@ -83,9 +87,18 @@ impl StreamArgs {
             ),
         };
         let tls = self.tls()?;
+        let for_pickers = match &self.picker_token_file {
+            Some(path) => Access::Token(TokenFile::new(path)),
+            None => access.clone(),
+        };
         // The files may be created later, as with Secrets that are mounted optionally.
-        let targets = self.targets().cloned().collect();
-        Ok(Some(Streaming { targets, credentials: Credentials { access, tls } }))
+        let extenders = Arc::new(Credentials { access, tls: tls.clone() });
+        let pickers = Arc::new(Credentials { access: for_pickers, tls });
+        let with = |targets: &[Target], credentials: &Arc<Credentials>| -> Vec<_> {
+            targets.iter().map(|target| (target.clone(), Arc::clone(credentials))).collect()
+        };
+        let targets = [with(&self.extenders, &extenders), with(&self.pickers, &pickers)].concat();
+        Ok(Some(Streaming { targets }))
     }
 
     fn targets(&self) -> impl Iterator<Item = &Target> {

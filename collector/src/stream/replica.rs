@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use crate::metrics::{StreamFailure, StreamOutcome};
 use fpga_net::backoff::Backoff;
-use fpga_node_stream::client::{Address, NodeStream, StreamError};
+use fpga_node_stream::client::{Address, Credentials, NodeStream, StreamError};
 use fpga_node_stream::v1::{Introduction, Verdict};
 use prometheus_client::metrics::gauge::Gauge;
 use std::sync::Arc;
@@ -19,12 +19,13 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 pub struct Replica {
     shared: Arc<Shared>,
     address: Address,
+    credentials: Arc<Credentials>,
     backoff: Backoff,
 }
 
 impl Replica {
-    pub fn new(shared: Arc<Shared>, address: Address) -> Self {
-        Self { shared, address, backoff: Backoff::new(BACKOFF.0, BACKOFF.1) }
+    pub fn new(shared: Arc<Shared>, address: Address, credentials: Arc<Credentials>) -> Self {
+        Self { shared, address, credentials, backoff: Backoff::new(BACKOFF.0, BACKOFF.1) }
     }
 
     /// Opens the stream and sends states, again and again.
@@ -32,7 +33,7 @@ impl Replica {
         loop {
             let Some(uid) = self.uid().await else { return };
             let introduction = Introduction { node: self.shared.node.clone(), uid };
-            let opened = NodeStream::open(&self.address, &self.shared.credentials, introduction).await;
+            let opened = NodeStream::open(&self.address, &self.credentials, introduction).await;
             let error = match opened {
                 Ok(stream) => {
                     debug!(replica = %self.address, "Stream begins");

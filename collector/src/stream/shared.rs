@@ -4,7 +4,6 @@ use super::acknowledged::Acknowledged;
 use crate::metrics::Metrics;
 use crate::owner::Handle;
 use fpga_core::node_state;
-use fpga_node_stream::client::Credentials;
 use fpga_node_stream::limits::REFRESH_INTERVAL;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +29,6 @@ pub struct Link {
 pub struct Shared {
     pub node: String,
     pub owner: Handle,
-    pub credentials: Credentials,
     pub metrics: Metrics,
     pub link: Link,
     /// The last publication; open streams subscribe to it.

@@ -27,6 +27,7 @@ struct Replica {
     manner: Manner,
     received: Arc<Mutex<Vec<NodeState>>>,
     calls: Arc<Mutex<Vec<String>>>,
+    tokens: Arc<Mutex<Vec<String>>>,
 }
 
 #[tonic::async_trait]
@@ -37,6 +38,8 @@ impl NodeStream for Replica {
         &self,
         request: Request<Streaming<Update>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
+        let shown = request.metadata().get("authorization").map(|shown| shown.to_str().unwrap().to_owned());
+        self.tokens.lock().unwrap().extend(shown);
         let mut updates = request.into_inner();
         let introduction = updates.message().await?.and_then(|update| update.introduction).unwrap();
         self.calls.lock().unwrap().push(format!("{} {}", introduction.node, introduction.uid));
@@ -65,7 +68,7 @@ impl NodeStream for Replica {
 impl Replica {
     /// Starts a stand-in, which runs until the test ends.
     fn start(manner: Manner) -> (Self, String) {
-        let replica = Self { manner, received: Arc::default(), calls: Arc::default() };
+        let replica = Self { manner, received: Arc::default(), calls: Arc::default(), tokens: Arc::default() };
         let service = NodeStreamServer::new(replica.clone());
         let (bound, is_bound) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -97,6 +100,27 @@ fn start(dir: &std::path::Path, replicas: &[&str]) -> Collector {
         &replicas,
     ];
     start_collector_with(dir, &args)
+}
+
+#[test]
+fn extender_and_picker_are_shown_tokens_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (extender, extender_uri) = Replica::start(Manner::Prompt);
+    let (picker, picker_uri) = Replica::start(Manner::Prompt);
+    let [token, picker_token] = ["token-of-extenders", "token-of-the-pickers"].map(|token| {
+        let path = dir.path().join(token);
+        std::fs::write(&path, token).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let to = ["--extenders", &extender_uri, "--pickers", &picker_uri, "--stream-without-tls"];
+    let tokens = ["--stream-token-file", &token, "--picker-token-file", &picker_token];
+    let collector =
+        start_collector_with(dir.path(), &[&["--no-publish", "--node-uid", "u"], &to[..], &tokens].concat());
+    for (replica, token) in [(&extender, "token-of-extenders"), (&picker, "token-of-the-pickers")] {
+        until(token, || !replica.tokens.lock().unwrap().is_empty());
+        assert_eq!(replica.tokens.lock().unwrap().clone(), [format!("Bearer {token}")]);
+    }
+    drop(collector);
 }
 
 #[test]

@@ -4,9 +4,9 @@ app.kubernetes.io/part-of: kube-fpga
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* An image of ours: (dict "root" $ "name" NAME). */}}
+{{/* An image of ours, by default that of the chart's own version: (dict "root" $ "name" NAME). */}}
 {{- define "image" -}}
-{{- with .root.Values.images }}{{ with .registry }}{{ . }}/{{ end }}kube-fpga/{{ $.name }}:{{ .tag }}{{ end }}
+{{- with .root.Values.images }}{{ with .registry }}{{ . }}/{{ end }}kube-fpga/{{ $.name }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/* Annotations for a Prometheus that looks for them: (dict "root" $ "port" PORT). */}}
@@ -48,9 +48,16 @@ capabilities:
 {{- toJson $names }}
 {{- end }}
 
-{{/* kube-scheduler's version. */}}
+{{/* kube-scheduler's version, without a vendor's suffix. Without a cluster Helm only pretends to know one. */}}
 {{- define "kubeSchedulerVersion" -}}
-{{- .Values.scheduler.version | default (regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) }}
+{{- $version := .Values.scheduler.version }}
+{{- if not $version }}
+{{- if not (lookup "v1" "Namespace" "" "kube-system") }}
+{{- fail "scheduler.version is empty, and Helm asks no cluster here (helm template, GitOps): write the version of your API server, as `kubectl version` shows it, for example --set scheduler.version=v1.36.3" }}
+{{- end }}
+{{- $version = .Capabilities.KubeVersion.Version }}
+{{- end }}
+{{- regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" $version }}
 {{- end }}
 
 {{/* How many nodes with boards our own scheduler judges for a pod. */}}
@@ -63,16 +70,12 @@ capabilities:
 {{- if gt $nodes $most }}{{ div (add (mul 100 $most) $nodes -1) $nodes }}{{ else }}100{{ end }}
 {{- end }}
 
-{{/* The name of the extender's Service, for certificates. */}}
-{{- define "extenderHost" -}}fpga-scheduler-extender.{{ .Release.Namespace }}.svc{{- end }}
-
-{{/* The name of the Service by which collectors stream to pickers, likewise. */}}
-{{- define "routerStreamsHost" -}}fpga-endpoint-picker.{{ .Release.Namespace }}.svc{{- end }}
-
-{{/* The name of the Service of the pool's broker, likewise. */}}
+{{/* The name of the Service of the pool's broker. */}}
 {{- define "poolHost" -}}fpga-pool.{{ .Release.Namespace }}.svc{{- end }}
 
-{{/* The audience of the tokens by which pods and device managers prove themselves to the broker. */}}
+{{/* The audiences of tokens: a service can't show the tokens that it gets to another one. */}}
+{{- define "extenderAudience" -}}fpga-scheduler-extender{{- end }}
+{{- define "pickerAudience" -}}fpga-endpoint-picker{{- end }}
 {{- define "poolAudience" -}}fpga-pool{{- end }}
 
 {{/* How many slots the boards of a kind lend to the pool: (dict "root" $ "kind" KIND). */}}
@@ -80,25 +83,6 @@ capabilities:
 {{- if not .root.Values.pool.enabled }}0
 {{- else if hasKey .kind "poolSlots" }}{{ .kind.poolSlots }}
 {{- else }}{{ .root.Values.pool.slots }}{{ end }}
-{{- end }}
-
-{{/* The authority of the broker's certificate, in the namespaces that use the pool: (dict "root" $ "authorities" PEM). */}}
-{{- define "poolAuthorities" -}}
-{{- if .root.Values.pool.enabled }}
-{{- range $namespace := .root.Values.pool.clientNamespaces }}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: fpga-pool
-  namespace: {{ $namespace }}
-  labels:
-    {{- include "labels" $.root | nindent 4 }}
-data:
-  ca.crt: |
-    {{- $.authorities | trim | nindent 4 }}
-{{- end }}
-{{- end }}
 {{- end }}
 
 {{/* Whose pods may use the pool, in a rule of a NetworkPolicy. */}}
@@ -131,14 +115,6 @@ from:
 {{- end }}
 {{- end }}
 
-{{/* The DNS names in that certificate. */}}
-{{- define "certificateNames" -}}
-{{- $host := include "extenderHost" . }}
-{{- $router := include "routerStreamsHost" . }}
-{{- $pool := include "poolHost" . }}
-{{- list $host (printf "%s.cluster.local" $host) $router (printf "%s.cluster.local" $router) $pool (printf "%s.cluster.local" $pool) | toJson }}
-{{- end }}
-
 {{/*
 Whom a policy binds: who has the role of our collectors or node plugins, by whatever name, in whatever namespace. The role holds a
 right that means nothing else; administrators, who hold all rights, may also delete the objects. A role may be bound in one namespace
@@ -153,19 +129,6 @@ authorizer.group("fpga-scheduling.io").resource({{ .right | quote }}){{ .in }}.c
 {{- define "keepsMetadata" -}}
 {{- range $index, $list := . }}{{ if $index }}
 && {{ end }}(has(object.metadata.{{ $list }}) ? object.metadata.{{ $list }} : []) == (has(oldObject.metadata.{{ $list }}) ? oldObject.metadata.{{ $list }} : []){{ end }}
-{{- end }}
-
-{{/* CEL: whether one of the containers in a list asks for a board. (dict "list" EXPRESSION "resources" JSON-LIST) */}}
-{{- define "asksForBoard" -}}
-{{ .list }}.exists(c, has(c.resources) && (
-  has(c.resources.limits) && c.resources.limits.exists(k, k in {{ .resources }})
-  || has(c.resources.requests) && c.resources.requests.exists(k, k in {{ .resources }})))
-{{- end }}
-
-{{/* CEL: whether a pod asks for boards by its label alone. */}}
-{{- define "asksByLabel" -}}
-has(object.metadata.labels) && "fpga-scheduling.io/accelerated" in object.metadata.labels
-&& object.metadata.labels["fpga-scheduling.io/accelerated"].matches("^[1-9][0-9]?$")
 {{- end }}
 
 {{/* How long sessions may go on when the device managers of a kind of boards end, in seconds. */}}

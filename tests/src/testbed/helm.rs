@@ -32,6 +32,7 @@ pub fn template(file: &str, settings: &[&str]) -> Result<String> {
 pub fn template_of(release: &str, file: &str, settings: &[&str]) -> Result<String> {
     let output = std::process::Command::new(helm()?)
         .args(["template", release, "manifests/chart", "--namespace", release, "--show-only", file])
+        .args(["--set", "scheduler.version=v1.36.3"])
         .args(settings.iter().flat_map(|setting| ["--set", setting]))
         .current_dir(repository())
         .output()

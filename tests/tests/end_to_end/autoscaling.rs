@@ -5,6 +5,7 @@
 use anyhow::Result;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::artifacts;
+use fpga_tests::testbed::certificates;
 use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::endpoint_slices::EndpointSlices;
@@ -19,7 +20,6 @@ use fpga_tests::testbed::router::Router;
 use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -80,12 +80,6 @@ async fn serve_external_metrics(plane: &ControlPlane, folder: &Path) {
     for mut object in objects("templates/router/external-metrics.yaml", &settings) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {
-            "Secret" => {
-                let secret: Secret = serde_json::from_value(object).unwrap();
-                for (file, bytes) in secret.data.unwrap() {
-                    std::fs::write(folder.join(file), bytes.0).unwrap();
-                }
-            }
             "APIService" => {
                 object["spec"]["service"]["port"] = json!(PORT);
                 apply(plane, &object).await;
@@ -97,6 +91,12 @@ async fn serve_external_metrics(plane: &ControlPlane, folder: &Path) {
             }
             _ => {}
         }
+    }
+    certificates::apply(plane, &settings).await.unwrap();
+    certificates::make(plane, helm::NAMESPACE).await.unwrap();
+    let secret = certificates::secret(plane, helm::NAMESPACE, "fpga-external-metrics-tls").await.unwrap();
+    for (file, bytes) in secret {
+        std::fs::write(folder.join(file), bytes.0).unwrap();
     }
 }
 

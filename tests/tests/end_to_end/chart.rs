@@ -2,6 +2,7 @@
 //! policies do to pods, and what it leaves behind.
 
 mod alone;
+mod boards;
 mod envoy;
 mod node_plugin;
 mod placement;
@@ -42,8 +43,9 @@ async fn helm(plane: Option<&ControlPlane>, arguments: &[&str]) -> (bool, String
 
 /// Renders the chart with these settings; success, and what Helm says.
 async fn render(settings: &[&str]) -> (bool, String) {
-    let chart = ["template", RELEASE, "manifests/chart", "--namespace", NAMESPACE, "--kube-version=v1.36.3"];
-    helm(None, &[chart.as_slice(), settings].concat()).await
+    let chart = ["template", RELEASE, "manifests/chart", "--namespace", NAMESPACE];
+    let cluster = ["--kube-version=v1.36.3", "--set=scheduler.version=v1.36.3"];
+    helm(None, &[&chart[..], &cluster, settings].concat()).await
 }
 
 /// Installs the chart, and waits until the API server enforces its policies, which takes a moment.

@@ -61,7 +61,7 @@ impl Bed {
         let tls = BTreeMap::from([("tls.crt".to_owned(), cert), ("tls.key".to_owned(), key)]);
         let ticket_key = BTreeMap::from([("key".to_owned(), ByteString("7".repeat(64).into_bytes()))]);
         let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-        for (name, data) in [("fpga-stream-tls", tls), ("fpga-pool-ticket-key", ticket_key)] {
+        for (name, data) in [("fpga-pool-tls", tls), ("fpga-pool-ticket-key", ticket_key)] {
             let secret = serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).unwrap();
             secrets.create(&PostParams::default(), &secret).await.unwrap();
         }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
-/// The verbs of reading.
-const READ: [&str; 3] = ["get", "list", "watch"];
+/// The verbs of programs that know all objects of a kind.
+const READ: [&str; 2] = ["list", "watch"];
 /// Rights to write events.
 const EVENTS: [&str; 2] = ["create events.events.k8s.io", "patch events.events.k8s.io"];
 /// Rights of a node plugin whose gate is off.
@@ -82,13 +82,14 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let plugin = expected(&[&NODE_PLUGIN[..], &EVENTS].concat());
     let extender = &each(&READ, &["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"])
         | &expected(&[
+            "get nodes.",
             "patch nodes.",
             // This right binds its bearer to the policy for one annotation.
             "bind-to-node scheduler-extenders.fpga-scheduling.io",
             "create tokenreviews.authentication.k8s.io",
         ]);
     let own = &each(&["get", "update", "patch"], &["leases.coordination.k8s.io kube-fpga-scheduler"])
-        | &expected(&["create events.events.k8s.io", "create leases.coordination.k8s.io"]);
+        | &expected(&["create events.events.k8s.io"]);
     let extender_at_home = &extender | &own;
     let router = &each(&READ, &["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"])
         | &expected(&["create tokenreviews.authentication.k8s.io"]);
@@ -96,6 +97,8 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let registry = &(&each(&READ, &REGISTRY_READS) | &expected(&EVENTS))
         | &expected(&[
             "patch bitstreams/status.fpga-scheduling.io",
+            "get nodes.",
+            "get pods.",
             "get deployments.apps",
             "get replicasets.apps",
             "list poddisruptionbudgets.policy",
@@ -150,7 +153,13 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
     let home = plane.new_namespace("rights").await.unwrap();
     let nobody = new_account(&plane, &home, "nobody").await;
     let off = &each(&READ, &REGISTRY_READS) | &expected(&["patch bitstreams/status.fpga-scheduling.io"]);
-    let looks = ["get deployments.apps", "get replicasets.apps", "list poddisruptionbudgets.policy"];
+    let looks = [
+        "get nodes.",
+        "get pods.",
+        "get deployments.apps",
+        "get replicasets.apps",
+        "list poddisruptionbudgets.policy",
+    ];
     let suggest = &off | &expected(&[&looks[..], &EVENTS].concat());
     let evicts = ["create pods/eviction.", "patch nodes.", "bind-to-node registries.fpga-scheduling.io"];
     let evict = &suggest | &expected(&evicts);

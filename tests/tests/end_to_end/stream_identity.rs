@@ -2,18 +2,17 @@
 //! a real API server creates for pods and checks. A collector reports for the node of its pod and for no other node.
 
 use fpga_test_kit::patience;
+use fpga_tests::testbed::certificates;
 use fpga_tests::testbed::cluster::rbac;
 use fpga_tests::testbed::control_plane::ControlPlane;
-use fpga_tests::testbed::helm;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::identity::Identity;
-use fpga_tests::testbed::manifests;
 use fpga_tests::testbed::process::{Process, ProcessSpec};
 use fpga_tests::testbed::{programs, wait};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::batch::v1::CronJob;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
@@ -40,7 +39,7 @@ impl Bed {
         let plane = ControlPlane::start(&[]).await.unwrap();
         let host = plane.network().control_plane();
         let authority = plane.run_dir().path().join("authority");
-        let objects = certificates(&authority, &format!("IP:{host}"));
+        let objects = script(&authority, &format!("IP:{host}"));
         rbac::grant(&plane).await.unwrap();
         let file = plane.run_dir().path().join("certificates.yaml");
         std::fs::write(&file, objects).unwrap();
@@ -48,18 +47,13 @@ impl Bed {
         Self::with_certificates(plane, authority).await
     }
 
-    /// A bed with the certificates that Helm makes, which end in a day.
+    /// A bed with the certificates that the chart's Job makes, which end in a day.
     async fn with_chart() -> Self {
         let plane = ControlPlane::start(&[]).await.unwrap();
         rbac::grant(&plane).await.unwrap();
         let address = format!("certificates.addresses[0]={}", plane.network().control_plane());
-        let settings = [address.as_str(), "certificates.days=1"];
-        for template in ["certificates", "certificate-renewal"] {
-            let objects = helm::template(&format!("templates/{template}.yaml"), &settings).unwrap();
-            let file = plane.run_dir().path().join(format!("{template}.yaml"));
-            std::fs::write(&file, objects).unwrap();
-            kubectl(&plane, &["apply", "--validate=strict", "-f", file.to_str().unwrap()]).await;
-        }
+        certificates::apply(&plane, &[address.as_str(), "certificates.days=1"]).await.unwrap();
+        certificates::make(&plane, NAMESPACE).await.unwrap();
         let folder = plane.run_dir().path().join("mounted");
         std::fs::create_dir(&folder).unwrap();
         mount_authorities(&plane, &folder).await;
@@ -168,8 +162,7 @@ async fn mount_authorities(plane: &ControlPlane, folder: &Path) {
 
 /// The authorities that collectors trust.
 async fn authorities(plane: &ControlPlane) -> String {
-    let maps: Api<ConfigMap> = Api::namespaced(plane.client().clone(), NAMESPACE);
-    maps.get("fpga-stream-ca").await.unwrap().data.unwrap().remove("ca.crt").unwrap()
+    certificates::authorities(plane, NAMESPACE, "fpga-stream-ca").await.unwrap()
 }
 
 /// Puts the extender's certificate where a kubelet mounts it.
@@ -181,28 +174,19 @@ async fn mount_certificate(plane: &ControlPlane, folder: &Path) {
 
 /// The extender's certificate and key.
 async fn certificate(plane: &ControlPlane) -> BTreeMap<String, ByteString> {
-    let secrets: Api<Secret> = Api::namespaced(plane.client().clone(), NAMESPACE);
-    secrets.get("fpga-stream-tls").await.unwrap().data.unwrap()
+    certificates::secret(plane, NAMESPACE, "fpga-extender-stream-tls").await.unwrap()
 }
 
 /// The command of the chart's `CronJob`, with the rights of its account.
 async fn renewal(plane: &ControlPlane) -> tokio::process::Command {
     let jobs: Api<CronJob> = Api::namespaced(plane.client().clone(), NAMESPACE);
-    let job = jobs.get("fpga-certificate-renewal").await.unwrap();
+    let job = jobs.get(certificates::JOB).await.unwrap();
     let pod = job.spec.job_template.spec.unwrap().template.spec.unwrap();
-    let account = pod.service_account_name.unwrap();
-    let token = manifests::token(plane.client(), &account, None).await.unwrap();
-    let kubeconfig = plane.run_dir().path().join("renewal.kubeconfig");
-    let text = serde_json::to_string(&manifests::kubeconfig(plane, &token).unwrap()).unwrap();
-    std::fs::write(&kubeconfig, text).unwrap();
-    let mut command = tokio::process::Command::new(programs::built("fpga-scheduler-extender").unwrap());
-    command.args(pod.containers[0].args.iter().flatten()).env("FPGA_KUBECONFIG", kubeconfig);
-    command.kill_on_drop(true);
-    command
+    certificates::command(plane, NAMESPACE, &pod).await.unwrap()
 }
 
 /// The output of manifests/certificates.sh.
-fn certificates(dir: &Path, names: &str) -> Vec<u8> {
+fn script(dir: &Path, names: &str) -> Vec<u8> {
     let script = programs::repository().join("manifests/certificates.sh");
     let output = std::process::Command::new(script).arg(dir).env("NAMES", names).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -252,7 +236,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     assert!(bed.is_streamed("mine").await);
 
     // The extender loads a new certificate of the same authority.
-    certificates(&bed.authority, &format!("IP:{}", bed.plane.network().control_plane()));
+    script(&bed.authority, &format!("IP:{}", bed.plane.network().control_plane()));
     wait::until("the new certificate", async || {
         let text = bed.http.get(&bed.url("/metrics")).await?.text();
         let line = "fpga_extender_certificate_reloads_total{port=\"stream\",outcome=\"loaded\"} ";
@@ -304,7 +288,7 @@ async fn a_renewal_replaces_certificate_and_authority_and_a_collector_can_connec
             .await
             .unwrap();
     };
-    connects("a stream with the certificate of Helm").await;
+    connects("a stream with the certificate of the Job").await;
 
     let (old_authority, old_certificate) = (authorities(plane).await, certificate(plane).await);
     let mut renewing = renewal(plane).await.env("FPGA_CERTIFICATE_SPREAD", "10s").spawn().unwrap();

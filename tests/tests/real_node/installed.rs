@@ -61,7 +61,7 @@ async fn renewal_runs(cluster: &RealCluster) {
     const NAME: &str = "renewal-now";
     let client = cluster.plane().client();
     let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), NAMESPACE);
-    let template = cron_jobs.get("fpga-certificate-renewal").await.unwrap().spec.job_template;
+    let template = cron_jobs.get("fpga-certificates").await.unwrap().spec.job_template;
     let jobs: Api<Job> = Api::namespaced(client.clone(), NAMESPACE);
     let mut job = Job { spec: template.spec, ..Job::default() };
     job.metadata.name = Some(NAME.to_owned());

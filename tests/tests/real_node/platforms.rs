@@ -17,7 +17,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 /// The image of the examples, as containerd has it.
-const FUNCTION_IMAGE: &str = "docker.io/kube-fpga/function-sobel:latest";
+const FUNCTION_IMAGE: &str = concat!("docker.io/kube-fpga/function-sobel:", env!("CARGO_PKG_VERSION"));
 const BOARDS: &str = "fpga-scheduling.io/boards";
 const REPLICAS: usize = 2;
 /// Port of a picker for people, in the router's pods.

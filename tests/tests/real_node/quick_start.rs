@@ -26,7 +26,7 @@ const PROGRAMS: &str = "build/dist/";
 /// The page's port for calls of the function, which may be taken on the test's machine.
 const PORT: &str = "8001";
 /// The image that the page has the reader build.
-const IMAGE: &str = "docker.io/kube-fpga/function-sobel:latest";
+const IMAGE: &str = concat!("docker.io/kube-fpga/function-sobel:", env!("CARGO_PKG_VERSION"));
 /// Longest time for all commands.
 const LIMIT: Duration = Duration::from_secs(300);
 

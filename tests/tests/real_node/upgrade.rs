@@ -1,9 +1,14 @@
-//! `helm upgrade` and `helm rollback` on real nodes, while pods that ask for a board are created all the time.
+//! The page of upgrades (book/operate/upgrade.md), followed on real nodes while pods that ask for a board are created all the
+//! time.
 
 use super::site::{create, sobel_image};
 use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
+use fpga_tests::testbed::documents::{self, Runner, Shell};
+use fpga_tests::testbed::helm::helm;
+use fpga_tests::testbed::identity::Identity;
 use fpga_tests::testbed::invoke::Case;
+use fpga_tests::testbed::programs::{built, repository};
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::{Image, RunMount, shipped_images};
 use fpga_tests::testbed::restricted::{self, RestrictedPod, is_ready};
@@ -12,7 +17,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,6 +28,59 @@ use tokio::task::JoinHandle;
 const CREATE_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause between two looks at the pods of the load.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The page.
+const PAGE: &str = "book/operate/upgrade.md";
+/// The chart, as the page names it.
+const CHART: &str = "manifests/chart";
+/// The version of our images and the chart, and the next one.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const NEXT: &str = "99.0.0";
+/// Longest time for the commands of the page, but for the roll-out.
+const COMMANDS: Duration = Duration::from_secs(120);
+
+/// The commands that the page says this test runs, under the heading.
+fn commands(heading: &str) -> String {
+    let own = Runner::Test(
+        "the_page_of_upgrades_brings_new_images_and_back_while_pods_are_bound_and_none_fails".to_owned(),
+    );
+    let page = documents::text(Path::new(PAGE)).unwrap();
+    let part = page
+        .split("\n# ")
+        .chain(page.split("\n## "))
+        .find(|part| part.trim_start_matches("# ").starts_with(heading));
+    let part = part.unwrap().split("\n## ").next().unwrap();
+    let blocks = documents::blocks(part).into_iter().filter(|block| block.runner == own);
+    let commands: String = blocks.map(|block| block.text).collect();
+    assert!(!commands.is_empty(), "{PAGE} has no commands under {heading}");
+    commands
+}
+
+/// The chart of the next version, which a reader has with that version's repository.
+fn next_chart(folder: &Path) {
+    let copied =
+        std::process::Command::new("cp").arg("-r").arg(repository().join(CHART)).arg(folder).status();
+    assert!(copied.unwrap().success());
+    let path = folder.join("chart/Chart.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, text.replace(&format!("ersion: {VERSION}\n"), &format!("ersion: {NEXT}\n")))
+        .unwrap();
+}
+
+/// The tags of our images in the chart's pods that run.
+async fn tags(cluster: &RealCluster) -> BTreeSet<String> {
+    let pods = cluster.pods().list(&ListParams::default()).await.unwrap().items;
+    let running = pods.into_iter().filter(|pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
+    });
+    let specs = running.filter_map(|pod| pod.spec);
+    let containers =
+        specs.flat_map(|spec| spec.containers.into_iter().chain(spec.init_containers.into_iter().flatten()));
+    let ours =
+        containers.filter_map(|container| container.image).filter(|image| image.starts_with("kube-fpga/"));
+    ours.filter_map(|image| Some(image.rsplit_once(':')?.1.to_owned())).collect()
+}
 
 /// Pods that ask for a board, one each second, each of which is deleted when it is ready.
 struct Load {
@@ -111,7 +170,7 @@ impl Seen {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
-async fn pods_are_bound_and_none_fails_while_helm_upgrades_and_rolls_back_every_part() {
+async fn the_page_of_upgrades_brings_new_images_and_back_while_pods_are_bound_and_none_fails() {
     let idle = restricted::idle_image().unwrap();
     let sobel = sobel_image();
     let nodes = [("n1", RunMount::Executable), ("n2", RunMount::NoExec)];
@@ -124,14 +183,28 @@ async fn pods_are_bound_and_none_fails_while_helm_upgrades_and_rolls_back_every_
     })
     .await
     .unwrap();
-    // Our images under the tag of the next version.
+    // The images of the next version are brought to the nodes.
     for image in shipped_images().unwrap() {
-        let Some(name) = image.name().strip_suffix(":latest") else { continue };
+        let Some(name) = image.name().strip_suffix(&format!(":{VERSION}")) else { continue };
         for node in cluster.nodes() {
             let tagged = |tag: &str| format!("docker.io/{name}:{tag}");
-            node.tag_image(&tagged("latest"), &tagged("next")).await.unwrap();
+            node.tag_image(&tagged(VERSION), &tagged(NEXT)).await.unwrap();
         }
     }
+    let folder = tempfile::tempdir().unwrap();
+    next_chart(folder.path());
+    let (kubectl, helm) = (cluster.plane().kubectl(), helm().unwrap());
+    let programs = built("kubectl-fpga").unwrap();
+    let shell = [&kubectl, &helm, &programs].map(|program| program.parent().unwrap());
+    let shell = Shell::new(&shell).unwrap();
+    let shell = shell.env("KUBECONFIG", cluster.plane().kubeconfig(&Identity::Admin).unwrap());
+    let follow = async |heading: &str| {
+        let begin = Instant::now();
+        let next = folder.path().join("chart").display().to_string();
+        let said = shell.run(&commands(heading).replace(CHART, &next), COMMANDS).await.unwrap();
+        cluster.wait_rolled_out().await.unwrap();
+        println!("{heading} took {:?}: {said}", begin.elapsed());
+    };
     let client = cluster.plane().client();
     let shop = restricted::namespace(client, "shop").await.unwrap();
     let function = RestrictedPod::function("sobel", Function::Sobel, sobel.name());
@@ -152,19 +225,11 @@ async fn pods_are_bound_and_none_fails_while_helm_upgrades_and_rolls_back_every_
 
     let pods = restricted::namespace(client, "load").await.unwrap();
     let load = Load::start(&pods, &idle);
-    let values = ["boardKinds[0].drainSeconds=6", "nodePlugin.instancesPerBoard=65", "scheduler.weight=9"];
-    let begin = Instant::now();
-    cluster.upgrade(&[&["images.tag=next"], &values[..]].concat()).await.unwrap();
-    println!("the upgrade took {:?}", begin.elapsed());
-    let ours = cluster.pods().list(&ListParams::default()).await.unwrap().items;
-    let images = ours.iter().flat_map(|pod| pod.spec.iter().flat_map(|spec| &spec.containers));
-    let images: Vec<&str> = images.filter_map(|container| container.image.as_deref()).collect();
-    assert!(!images.iter().any(|image| image.ends_with(":latest")), "{images:?}");
+    follow("Upgrade, and back").await;
+    assert_eq!(tags(&cluster).await, BTreeSet::from([NEXT.to_owned()]));
     function_answers().await;
-
-    let begin = Instant::now();
-    cluster.rollback().await.unwrap();
-    println!("the rollback took {:?}", begin.elapsed());
+    follow("Back").await;
+    assert_eq!(tags(&cluster).await, BTreeSet::from([VERSION.to_owned()]));
     function_answers().await;
     let (created, seen) = load.end().await;
     println!(

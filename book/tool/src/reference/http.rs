@@ -25,7 +25,7 @@ const SERVICES: [Service; 7] = [
     Service {
         name: "fpga-collector",
         folder: "collector/src",
-        ports: "All paths at `--listen-unix` and `--listen`; `/healthz`, `/readyz` and `/metrics` also at `--probe-listen`.",
+        ports: "All paths at `--listen-unix` and `--listen`; `/healthz`, `/readyz` and `/metrics` also at `--metrics-listen`.",
     },
     Service { name: "fpga-node-plugin", folder: "node-plugin/src", ports: "At `--metrics-listen`." },
     Service {

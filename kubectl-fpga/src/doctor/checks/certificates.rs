@@ -59,7 +59,8 @@ fn consequence(certificate: &Certificate) -> (&'static str, &'static str) {
         ),
         ("stream", _) => (
             "Collectors refuse it from then on: states come by annotation, 10 to 15 s late.",
-            "manifests/certificates.sh AUTHORITY-FOLDER | kubectl apply -f -; programs take it up by themselves.",
+            "With certificates.mode generate: kubectl -n kube-fpga create job --from=cronjob/fpga-certificates now. With script: \
+             manifests/certificates.sh AUTHORITY-FOLDER | kubectl apply -f -. Programs take it up by themselves.",
         ),
         (_, "client_ca") => (
             "kube-scheduler is refused from then on: FPGA pods stay Pending.",

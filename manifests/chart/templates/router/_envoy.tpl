@@ -1,9 +1,10 @@
-{{/* Envoy's configuration: chart/envoy.yaml, or router.envoy.config, with what router.domain, router.tlsSecret, router.replicas and
-router.envoy.memoryMiB say. */}}
+{{/* Envoy's configuration: chart/envoy.yaml, or router.envoy.config, with what router.domain, router.tlsSecret, router.replicas,
+router.envoy.ipv6 and router.envoy.memoryMiB say. */}}
 {{- define "envoyConfiguration" -}}
 {{- $router := .Values.router }}
 {{- $heap := div (mul (int64 $router.envoy.memoryMiB) 1048576 4) 5 | toString }}
 {{- $text := $router.envoy.config | default (.Files.Get "envoy.yaml") | replace "max_heap_size_bytes: 429496729" (printf "max_heap_size_bytes: %s" $heap) }}
+{{- if not $router.envoy.ipv6 }}{{ $text = replace "{ address: \"::\", ipv4_compat: true," "{ address: 0.0.0.0," $text }}{{ end }}
 {{- if gt (int $router.replicas) 1 }}
 {{- $all := printf "{ address: fpga-endpoint-picker.%s.svc, port_value: 9470 }" .Release.Namespace }}
 {{- $text = replace "{ address: 127.0.0.1, port_value: 9470 }" $all $text }}

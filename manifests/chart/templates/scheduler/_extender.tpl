@@ -11,7 +11,7 @@ env:
   {{- else }}
   # Who has no certificate of the authority gets no answer: who reaches the verbs may say where pods go.
   - name: FPGA_LISTEN
-    value: 0.0.0.0:9461
+    value: "[::]:9461"
   - name: FPGA_TLS_CERT
     value: /tls/tls.crt
   - name: FPGA_TLS_KEY
@@ -21,9 +21,9 @@ env:
   {{- end }}
   # For people and their tools (kubectl fpga): what is known and why was what decided, and no verb.
   - name: FPGA_READ_LISTEN
-    value: 0.0.0.0:9465
+    value: "[::]:9465"
   - name: FPGA_STREAM_LISTEN
-    value: 0.0.0.0:9463
+    value: "[::]:9463"
   - name: FPGA_STREAM_TLS_CERT
     value: /stream-tls/tls.crt
   - name: FPGA_STREAM_TLS_KEY
@@ -32,6 +32,8 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: metadata.namespace
+  - name: FPGA_STREAM_AUDIENCE
+    value: {{ include "extenderAudience" . }}
   # Each collector shows the token of its pod, and speaks for the node that the pod runs on.
   - name: FPGA_STREAM_SERVICE_ACCOUNT
     value: $(FPGA_POD_NAMESPACE)/fpga-collector
@@ -43,7 +45,7 @@ env:
     value: {{ ternary "accepted" "any" .Values.registry.enabled }}
   # Probes and metrics alone.
   - name: FPGA_METRICS_LISTEN
-    value: 0.0.0.0:9464
+    value: "[::]:9464"
   - name: FPGA_CONFIG
     value: /config/extender.yaml
   # Events on the configuration are about this pod.

@@ -10,8 +10,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 /// Kinds of the objects that give our programs their rights.
-const KINDS: [&str; 6] =
-    ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+const KINDS: [&str; 7] =
+    ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Lease"];
 
 /// Gives the service accounts of our programs their rights.
 ///

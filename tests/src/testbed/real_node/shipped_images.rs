@@ -35,7 +35,7 @@ pub fn shipped_image(shipped: Shipped) -> Result<Image> {
         portability,
         kube_scheduler: repository().join("build/control-plane/bin/kube-scheduler"),
         registry: String::new(),
-        tag: "latest".to_owned(),
+        tag: env!("CARGO_PKG_VERSION").to_owned(),
         revision: String::new(),
     };
     shipped.image(&parts).with_context(|| format!("can't make the image {shipped}"))

@@ -37,7 +37,7 @@ fn envoy_configuration(rendered: &str) -> tempfile::TempDir {
 async fn envoy_takes_its_configuration_whatever_the_values_say() {
     for settings in [
         "router.enabled=true",
-        "router.enabled=true,router.domain=fn.example",
+        "router.enabled=true,router.domain=fn.example,router.envoy.ipv6=false",
         "router.enabled=true,router.domain=fn.example,router.tlsSecret=mine,router.envoy.memoryMiB=64",
     ] {
         let (well, text) = render(&["--set", settings]).await;

@@ -33,7 +33,8 @@ async fn no_pod_of_the_chart_gets_to_a_node_that_can_not_run_it() {
         let selector = &pod["nodeSelector"];
         let is_ours = selector["kubernetes.io/os"] == "linux" && selector["kubernetes.io/arch"] == "amd64";
         assert!(is_ours, "{name}: {selector} in {RELEASE}");
-        for container in pod["containers"].as_array().into_iter().chain(pod["initContainers"].as_array()).flatten()
+        for container in
+            pod["containers"].as_array().into_iter().chain(pod["initContainers"].as_array()).flatten()
         {
             let resources = &container["resources"];
             assert!(resources["requests"]["cpu"].is_string(), "{name}: {container}");
@@ -88,7 +89,11 @@ async fn every_workload_takes_the_fields_by_which_pods_are_placed() {
     assert!(pods.len() >= 9, "{:?}", pods.keys());
     for (name, pod) in &pods {
         let selector = &pod["nodeSelector"];
-        assert_eq!((&selector["disk"], &selector["kubernetes.io/os"]), (&json!("ssd"), &json!("linux")), "{name}");
+        assert_eq!(
+            (&selector["disk"], &selector["kubernetes.io/os"]),
+            (&json!("ssd"), &json!("linux")),
+            "{name}"
+        );
         assert_eq!(selector["kubernetes.io/arch"], "arm64", "{name}");
         assert_eq!(pod["priorityClassName"], "ours", "{name}");
         assert_eq!(pod["imagePullSecrets"], json!([{"name": "of-all"}, {"name": "own-registry"}]), "{name}");
@@ -108,7 +113,8 @@ async fn every_workload_takes_the_fields_by_which_pods_are_placed() {
         }
         let containers = pod["containers"].as_array().into_iter().chain(pod["initContainers"].as_array());
         let set = containers.flatten().filter(|container| {
-            container["resources"]["limits"]["memory"] == "3Gi" && container["resources"]["requests"]["cpu"] == 0.5
+            container["resources"]["limits"]["memory"] == "3Gi"
+                && container["resources"]["requests"]["cpu"] == 0.5
         });
         assert!(set.count() >= 1, "{name}: {}", pod["containers"]);
     }

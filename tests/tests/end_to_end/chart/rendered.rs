@@ -47,6 +47,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("images.architecture=x86", "/images/architecture"),
         ("scheduler.replica=3", "'replica' not allowed"),
         ("scheduler.version=1.36", "/scheduler/version"),
+        ("certificates.renew=true", "'renew' not allowed"),
         ("scheduler.name=default-scheduler", "/scheduler/name"),
         ("images.pullPolicy=always", "/images/pullPolicy"),
         ("customResources.libraryNamespace=My_Library", "/customResources/libraryNamespace"),
@@ -58,6 +59,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("nodePlugin.kubeletDir=kubelet", "/nodePlugin/kubeletDir"),
         ("nodePlugin.library.storeSize=10GB", "/nodePlugin/library/storeSize"),
         ("nodePlugin.library.hosts={ftp://x}", "/nodePlugin/library/hosts/0"),
+        ("collector.nodeSelector.ssd=true", "/collector/nodeSelector/ssd"),
         ("boardKinds[0].drainSeconds=30s", "/boardKinds/0/drainSeconds"),
         ("boardKinds[1].name=a10", "missing properties 'image', 'runtime', 'nodeSelector'"),
         ("collector.resources.limits.memory=much", "/collector/resources/limits/memory"),
@@ -83,6 +85,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
     refused(&settings, &named).await;
     refused(&["traces.endpoint=http://otel.example"], &["/traces/endpoint"]).await;
     refused(&["scheduler.mode=cluster"], &["set certificates.mode to script"]).await;
+    refused(&["scheduler.version="], &["Helm asks no cluster here", "--set scheduler.version=v1.36.3"]).await;
     refused(&["customResources.ownBitstreams.enabled=true"], &["set registry.enabled to true"]).await;
 }
 
@@ -108,6 +111,7 @@ const EVERYTHING: Effects = &[
     ("images.pullSecrets[0]=mine", "- name: mine"),
     ("nodes.tolerations[0].key=gpu,nodes.tolerations[0].operator=Exists", "- key: gpu"),
     ("extender.config=antiHerd: off", "antiHerd: off"),
+    ("nodePlugin.library.hosts={*.cdn.example}", "- --bitstream-hosts=*.cdn.example"),
     (
         "nodePlugin.kubeletDir=/var/lib/k0s/kubelet",
         "- --pod-resources=/var/lib/k0s/kubelet/pod-resources/kubelet.sock",
@@ -142,6 +146,8 @@ const EVERYTHING: Effects = &[
     ("pool.managerPorts.last=9490", "- --pool-listen=$(POD_IP):9482-9490"),
     ("traces.endpoint=http://otel:4318", "- --otlp-endpoint=http://otel:4318"),
     ("router.enabled=true", "value: \"http://otel:4318\""),
+    ("pool.enabled=true", "cidr: 169.254.20.10/32"),
+    ("networkPolicies.dnsTo[0].ipBlock.cidr=10.96.0.10/32", "cidr: 10.96.0.10/32"),
     ("traces.allowTo[0].ipBlock.cidr=10.1.0.0/16", "cidr: 10.1.0.0/16"),
 ];
 
@@ -154,6 +160,7 @@ const OTHERWISE: Effects = &[
         "router.enabled=true,router.replicas=1",
         "- endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: 9470 } } }",
     ),
+    ("router.envoy.ipv6=false", "address: { socket_address: { address: 0.0.0.0, port_value: 8080 } }"),
     ("registry.enabled=true,registry.moves.mode=off", "value: \"off\""),
     ("traces.endpoint=http://[fd00::1]:14318/in", "- port: 14318"),
 ];
@@ -185,6 +192,36 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
 }
 
 #[tokio::test]
+async fn two_renderings_without_a_cluster_are_equal_and_have_neither_keys_nor_certificates() {
+    let everything = [
+        "router.enabled=true,router.externalMetrics.enabled=true,pool.enabled=true,pool.clientNamespaces={a}",
+    ];
+    let settings = with(&everything);
+    let ((well, text), (_, again)) = tokio::join!(render(&settings), render(&settings));
+    assert!(well && text == again, "{text}");
+    assert!(
+        !text.contains("tls.key: ") && !text.contains("caBundle: ") && !text.contains("  ca.crt: "),
+        "{text}"
+    );
+    // Each service has a key of its own, and no service can show its callers' tokens to another one.
+    for secret in
+        ["fpga-extender-stream-tls", "fpga-router-stream-tls", "fpga-pool-tls", "fpga-external-metrics-tls"]
+    {
+        assert_eq!(
+            text.matches(&format!("kind: Secret\nmetadata:\n  name: {secret}\n")).count(),
+            1,
+            "{secret}"
+        );
+    }
+    let audiences = text.lines().filter_map(|line| line.trim().strip_prefix("audience: "));
+    let audiences: BTreeSet<&str> = audiences.collect();
+    assert_eq!(audiences, BTreeSet::from(["fpga-endpoint-picker", "fpga-scheduler-extender"]));
+    // Without a tag our images are those of the chart's version, which is that of the programs.
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(text.contains(&format!("image: kube-fpga/fpga-pool:{version}\n")), "{text}");
+}
+
+#[tokio::test]
 async fn each_part_of_the_chart_can_be_left_out() {
     let (_, text) = render(&[]).await;
     assert!(
@@ -211,9 +248,8 @@ async fn kube_scheduler_has_the_clusters_version_and_judges_about_300_nodes_with
         (current, current, 1_000, 30),
         (current, current, 29_000, 2),
     ] {
-        let nodes_of = format!("scheduler.nodes={nodes}");
-        let (well, text) =
-            render(&["--kube-version", kubernetes, "--set", &nodes_of, "--set", resources]).await;
+        let own = format!("scheduler.nodes={nodes},scheduler.version={kubernetes}");
+        let (well, text) = render(&["--kube-version", kubernetes, "--set", &own, "--set", resources]).await;
         assert!(well, "{text}");
         assert!(text.contains(&format!("registry.k8s.io/kube-scheduler:{image}\n")), "{kubernetes}: {text}");
         // MutatingAdmissionPolicy is there from 1.36 on.

@@ -1,15 +1,19 @@
 //! Upgrades, and what an uninstalled chart leaves behind: nothing, and not before all boards are free.
 
-use super::{NAMESPACE, RELEASE, board, helm, install, pod};
+use super::{NAMESPACE, RELEASE, board, helm, install, pod, render};
+use fpga_test_kit::patience;
+use fpga_tests::testbed::certificates;
 use fpga_tests::testbed::control_plane::ControlPlane;
-use fpga_tests::testbed::manifests::{self, kubectl};
-use fpga_tests::testbed::programs::built;
+use fpga_tests::testbed::documents::{self, Runner, Shell};
+use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::manifests::kubectl;
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Waits until each namespace has what controllers put into it.
 async fn until_namespaces_are_furnished(plane: &ControlPlane) {
@@ -43,7 +47,7 @@ async fn objects(plane: &ControlPlane) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothing_in_the_api() {
+async fn an_upgrade_keeps_the_certificates_and_an_uninstalled_chart_leaves_nothing_in_the_api() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     kubectl(&plane, &["create", "namespace", NAMESPACE]).await.unwrap();
     until_namespaces_are_furnished(&plane).await;
@@ -54,33 +58,44 @@ async fn an_upgrade_keeps_the_certificate_and_an_uninstalled_chart_leaves_nothin
     install(&plane, &["--set", settings]).await;
     assert!(objects(&plane).await.len() > before.len() + 20);
 
-    let secrets: Api<Secret> = Api::namespaced(plane.client().clone(), NAMESPACE);
-    let key = async || secrets.get("fpga-stream-tls").await.unwrap().data.unwrap().remove("tls.key").unwrap();
-    let at_first = key().await;
-    let ticket_key =
-        async || secrets.get_opt("fpga-pool-ticket-key").await.unwrap().map(|secret| secret.data);
-    let tickets_at_first = ticket_key().await;
-    assert!(tickets_at_first.is_some());
+    let data = async |name: &str| certificates::secret(&plane, NAMESPACE, name).await.unwrap();
+    assert!(data("fpga-extender-stream-tls").await.is_empty(), "the release has no keys");
+    certificates::make(&plane, NAMESPACE).await.unwrap();
+    let at_first = data("fpga-extender-stream-tls").await;
+    let tickets_at_first = data("fpga-pool-ticket-key").await;
+    assert!(at_first.contains_key("tls.key") && tickets_at_first.contains_key("key"));
+    assert_ne!(at_first["tls.key"], data("fpga-pool-tls").await["tls.key"], "each service has its own");
+    let authorities = certificates::authorities(&plane, NAMESPACE, "fpga-stream-ca").await.unwrap();
+    assert_eq!(authorities.matches("BEGIN CERTIFICATE").count(), 1);
     let upgrade = async |settings: &[&str]| {
         let chart = ["upgrade", RELEASE, "manifests/chart", "--namespace", NAMESPACE, "--reuse-values"];
         let (well, text) = helm(Some(&plane), &[&chart[..], settings].concat()).await;
         assert!(well, "{text}");
     };
     upgrade(&["--set", "collector.labelNode=true,nodes.label=boards"]).await;
-    assert_eq!(key().await, at_first, "an upgrade keeps the certificate");
-    assert_eq!(ticket_key().await, tickets_at_first, "an upgrade keeps the first arrivals of jobs");
+    assert_eq!(data("fpga-extender-stream-tls").await, at_first, "an upgrade keeps the certificate");
+    assert_eq!(data("fpga-pool-ticket-key").await, tickets_at_first, "and the first arrivals of jobs");
+    // So does what Argo CD does: kubectl applies what Helm renders without the cluster.
+    let synced = render(&["--values", "manifests/values/pocl.yaml", "--set", settings]).await;
+    let file = plane.run_dir().path().join("synced.yaml");
+    std::fs::write(&file, synced.1).unwrap();
+    let as_helm = ["apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f"];
+    let apply = [&as_helm[..], &[file.to_str().unwrap()]].concat();
+    kubectl(&plane, &apply).await.unwrap();
+    assert_eq!(data("fpga-extender-stream-tls").await, at_first);
     // The pool is switched off and on again.
     upgrade(&["--set", "pool.enabled=false"]).await;
-    assert_eq!(ticket_key().await, None);
+    assert!(certificates::secret(&plane, NAMESPACE, "fpga-pool-ticket-key").await.is_err());
     let managers = ["get", "daemonset/fpga-device-manager-pocl", "-n", NAMESPACE, "-o", "yaml"];
     assert!(!kubectl(&plane, &managers).await.unwrap().contains("--pool-slots"));
     upgrade(&["--set", "pool.enabled=true"]).await;
     assert!(kubectl(&plane, &managers).await.unwrap().contains("--pool-slots=1"));
-    upgrade(&["--set", "certificates.renew=true"]).await;
-    assert_ne!(key().await, at_first);
+    certificates::make(&plane, NAMESPACE).await.unwrap();
+    assert!(data("fpga-pool-tls").await.contains_key("tls.key"));
+    assert_eq!(data("fpga-extender-stream-tls").await, at_first);
     let (well, text) = helm(Some(&plane), &["rollback", RELEASE, "1", "--namespace", NAMESPACE]).await;
     assert!(well, "{text}");
-    assert_eq!(key().await, at_first);
+    assert_eq!(data("fpga-extender-stream-tls").await, at_first);
     let template = ["get", "daemonset/fpga-collector", "-n", NAMESPACE, "-o", "yaml"];
     let collector = kubectl(&plane, &template).await.unwrap();
     assert!(
@@ -115,17 +130,7 @@ async fn run_guard(plane: &ControlPlane) {
     .await
     .unwrap();
     let (name, spec) = (pod.name_any(), pod.spec.unwrap());
-    let account = spec.service_account_name.unwrap();
-    let token = manifests::token_in(plane.client(), NAMESPACE, &account, Some(&name)).await.unwrap();
-    let kubeconfig = plane.run_dir().path().join("guard");
-    let text = serde_json::to_string(&manifests::kubeconfig(plane, &token).unwrap()).unwrap();
-    std::fs::write(&kubeconfig, text).unwrap();
-    let output = tokio::process::Command::new(built("fpga-scheduler-extender").unwrap())
-        .args(spec.containers[0].args.iter().flatten())
-        .env("FPGA_KUBECONFIG", kubeconfig)
-        .output()
-        .await
-        .unwrap();
+    let output = certificates::command(plane, NAMESPACE, &spec).await.unwrap().output().await.unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     let held = "1 pods hold boards: default/holder on n1. Delete them first";
     assert_eq!(!output.status.success(), said.contains(held), "{said}");
@@ -134,8 +139,28 @@ async fn run_guard(plane: &ControlPlane) {
     pods.patch_status(&name, &PatchParams::default(), &status).await.unwrap();
 }
 
+async fn nodes_lose_our_annotations_by_the_commands_of_the_page(plane: &ControlPlane) {
+    let nodes: Api<Node> = Api::all(plane.client().clone());
+    let written = ["node-state", "reuse", "library-version", "moved-off"]
+        .map(|name| format!("fpga-scheduling.io/{name}"));
+    let written: BTreeMap<String, &str> = written.into_iter().map(|name| (name, "x")).collect();
+    let node = json!({"metadata": {"name": "left", "annotations": written}});
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    let page = documents::text(Path::new("book/operate/uninstall.md")).unwrap();
+    let own = "helm_does_not_uninstall_while_a_pod_holds_a_board_and_its_errors_say_what_to_write";
+    let blocks =
+        documents::blocks(&page).into_iter().filter(|block| block.runner == Runner::Test(own.to_owned()));
+    let commands: String = blocks.map(|block| block.text).collect();
+    let kubectl = plane.kubectl();
+    let shell = Shell::new(&[kubectl.parent().unwrap()]).unwrap();
+    let shell = shell.env("KUBECONFIG", plane.kubeconfig(&Identity::Admin).unwrap());
+    shell.run(&commands, patience()).await.unwrap();
+    let left = nodes.get("left").await.unwrap().metadata.annotations.unwrap_or_default();
+    assert!(!left.keys().any(|name| name.starts_with("fpga-scheduling.io/")), "{left:?}");
+}
+
 #[tokio::test]
-async fn helm_does_not_uninstall_while_a_pod_holds_a_board() {
+async fn helm_does_not_uninstall_while_a_pod_holds_a_board_and_its_errors_say_what_to_write() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     install(&plane, &[]).await;
     let pods: Api<Pod> = Api::namespaced(plane.client().clone(), "default");
@@ -161,5 +186,21 @@ async fn helm_does_not_uninstall_while_a_pod_holds_a_board() {
     let again = ["install", RELEASE, "manifests/chart", "--namespace", NAMESPACE];
     let (well, text) = helm(Some(&plane), &again).await;
     assert!(well, "{text}");
+
+    // Where the guard's pod can't run, Helm's error names the way round it.
+    let (well, text) = helm(Some(&plane), &[&uninstall[..], &["--timeout=2s"]].concat()).await;
+    assert!(!well && text.contains("--no-hooks"), "{text}");
+    let (well, text) = helm(Some(&plane), &[&uninstall[..], &["--no-hooks"]].concat()).await;
+    assert!(well, "{text}");
+    // Another namespace takes over the definition that was kept, as the page says.
+    let elsewhere = ["install", RELEASE, "manifests/chart", "--namespace", "elsewhere", "--create-namespace"];
+    let (well, text) = helm(Some(&plane), &elsewhere).await;
+    assert!(!well && text.contains("invalid ownership metadata"), "{text}");
+    let (well, text) = helm(Some(&plane), &[&elsewhere[..], &["--take-ownership"]].concat()).await;
+    assert!(well, "{text}");
+    let (well, text) =
+        helm(Some(&plane), &["uninstall", RELEASE, "--namespace", "elsewhere", "--no-hooks"]).await;
+    assert!(well, "{text}");
+    nodes_lose_our_annotations_by_the_commands_of_the_page(&plane).await;
     plane.stop().await;
 }
