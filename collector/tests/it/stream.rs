@@ -68,7 +68,8 @@ impl NodeStream for Replica {
 impl Replica {
     /// Starts a stand-in, which runs until the test ends.
     fn start(manner: Manner) -> (Self, String) {
-        let replica = Self { manner, received: Arc::default(), calls: Arc::default(), tokens: Arc::default() };
+        let replica =
+            Self { manner, received: Arc::default(), calls: Arc::default(), tokens: Arc::default() };
         let service = NodeStreamServer::new(replica.clone());
         let (bound, is_bound) = std::sync::mpsc::channel();
         std::thread::spawn(move || {

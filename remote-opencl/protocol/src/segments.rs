@@ -143,7 +143,9 @@ mod tests {
         assert_eq!(check_address(first, PAGE_BYTES), Ok(1 << 45));
         assert_eq!(check_address(last - PAGE_BYTES, PAGE_BYTES), Ok((1 << 46) - 4096));
         assert_eq!(check_address(first + 1, 1), Err(RangeError::Misaligned(first + 1)));
-        for (address, bytes) in [(0, 1), (first - PAGE_BYTES, PAGE_BYTES), (last - PAGE_BYTES, 4097), (last, 1)] {
+        for (address, bytes) in
+            [(0, 1), (first - PAGE_BYTES, PAGE_BYTES), (last - PAGE_BYTES, 4097), (last, 1)]
+        {
             assert_eq!(check_address(address, bytes), Err(RangeError::Outside));
         }
         assert_eq!(check_address(first, u64::MAX), Err(RangeError::Outside));

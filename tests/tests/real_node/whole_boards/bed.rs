@@ -46,7 +46,10 @@ fn manager_image() -> Image {
     let library = programs::built("libfpga_emulated_board.so").unwrap();
     let board = FileTree::new().libraries_of(&library).unwrap().file(RUNTIME, library).text(MODEL, TIMES);
     let image = shipped_image(Shipped::DeviceManagerPocl).unwrap();
-    image.renamed(&format!("kube-fpga/{MANAGER}:{}", env!("CARGO_PKG_VERSION"))).variable(VARIABLE, CONTROLS).layer(board)
+    image
+        .renamed(&format!("kube-fpga/{MANAGER}:{}", env!("CARGO_PKG_VERSION")))
+        .variable(VARIABLE, CONTROLS)
+        .layer(board)
 }
 
 fn hold_image() -> Image {
