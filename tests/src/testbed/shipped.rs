@@ -1,6 +1,6 @@
 //! Runs the containers of the shipped manifests as local processes, with the commands, variables and files that the
 //! API server has for them. There are stand-ins for what a kubelet and a container runtime provide: a folder for each
-//! volume instead of mounts, a loopback address instead of the pod's own network (in which 127.0.0.1 and [::] are
+//! volume instead of mounts, a loopback address instead of the pod's own network (in which 127.0.0.1 and `[::]` are
 //! the pod itself), a kubeconfig with the pod's token instead of the in-cluster configuration, and the built program
 //! instead of an image.
 
