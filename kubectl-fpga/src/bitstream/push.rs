@@ -56,7 +56,7 @@ impl PushArgs {
         let layout = Layout::open(&folder)?;
         layout.verify()?;
         let packed = layout.packed();
-        let client = registry.registry(&reference.registry, connect)?;
+        let client = registry.registry(&reference, connect)?;
         for layer in &packed.manifest.layers {
             eprintln!("sending {} ({} bytes)", layer.digest, layer.size);
             client.push_file(&reference.repository, layer, &layout.blob(&layer.digest)).await?;

@@ -115,7 +115,7 @@ impl Opened {
             return Ok(Self::Folder(Layout::open(folder)?));
         }
         let reference: Reference = artifact.parse()?;
-        let client = registry.registry(&reference.registry, connect)?;
+        let client = registry.registry(&reference, connect)?;
         let packed = client.artifact(&reference).await?;
         Ok(Self::Registry { client: Box::new(client), repository: reference.repository, packed })
     }

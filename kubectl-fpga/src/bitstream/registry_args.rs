@@ -3,7 +3,7 @@
 use crate::connection::ConnectArgs;
 use anyhow::Result;
 use clap::Args;
-use fpga_artifacts::{Credentials, Hosts, PlainHttp, Registry, RegistryOptions};
+use fpga_artifacts::{Credentials, Hosts, PlainHttp, Reference, Registry, RegistryOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,18 +27,18 @@ pub struct RegistryArgs {
 }
 
 impl RegistryArgs {
-    /// The registry `name`, asked in this way.
+    /// The registry of an artifact, asked in this way.
     ///
     /// # Errors
     /// Credentials or authorities can't be read.
-    pub fn registry(&self, name: &str, connect: &ConnectArgs) -> Result<Registry> {
+    pub fn registry(&self, reference: &Reference, connect: &ConnectArgs) -> Result<Registry> {
         let credentials = match (&self.registry_user, std::env::var(PASSWORD)) {
             (Some(user), Ok(password)) => Some(Credentials { user: user.clone(), password }),
             (Some(_), Err(_)) => anyhow::bail!("--registry-user goes with a password: set {PASSWORD}"),
-            (None, _) => logged_in(name)?,
+            (None, _) => logged_in(reference)?,
         };
         Ok(Registry::new(
-            name,
+            &reference.registry,
             RegistryOptions {
                 plain_http: if self.plain_http { PlainHttp::Yes } else { PlainHttp::No },
                 ca: self.registry_ca.clone(),
@@ -50,13 +50,14 @@ impl RegistryArgs {
     }
 }
 
-/// The credentials that podman or docker wrote for `registry`, if there are any.
-fn logged_in(registry: &str) -> Result<Option<Credentials>> {
+/// The credentials that podman or docker wrote for an artifact, if there are any.
+fn logged_in(reference: &Reference) -> Result<Option<Credentials>> {
+    let image = format!("{}/{}", reference.registry, reference.repository);
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let docker = variable("DOCKER_CONFIG").or_else(|| Some(variable("HOME")?.join(".docker")));
     let files = [variable("REGISTRY_AUTH_FILE"), docker.map(|folder| folder.join("config.json"))];
     for file in files.into_iter().flatten() {
-        if let Some(credentials) = Credentials::from_docker_config(&file, registry)? {
+        if let Some(credentials) = Credentials::from_docker_config(&file, &image)? {
             return Ok(Some(credentials));
         }
     }

@@ -183,7 +183,9 @@ async fn open(options: &StoreOptions, wanted: &Wanted, from: u64) -> Result<Down
     match &wanted.source {
         Source::Oci { registry, repository } => {
             let credentials = match (&options.credentials, &wanted.owner) {
-                (Some(path), Owner::Library) => Credentials::from_docker_config(path, registry)?,
+                (Some(path), Owner::Library) => {
+                    Credentials::from_docker_config(path, &format!("{registry}/{repository}"))?
+                }
                 (None, _) | (_, Owner::Namespace(_)) => None,
             };
             let registry = Registry::new(host, of_host(options.hosts.plain_http(host), credentials))?;
