@@ -13,7 +13,6 @@
 //! - `kube`: the way to the API server, and events;
 //! - `election`: which of several replicas works, by a Kubernetes Lease;
 //! - `token-review`: whose token of a service account it is, by the API server;
-//! - `read-access`: who may read at a port for people, by the API server;
 //! - `sockets`: the sockets between both ends of a remote OpenCL session.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
 #![deny(unsafe_code)]
@@ -45,8 +44,6 @@ pub mod listen;
 #[cfg(feature = "service")]
 pub mod log;
 pub mod memory;
-#[cfg(feature = "read-access")]
-pub mod read_access;
 pub mod ready_file;
 #[cfg(feature = "service")]
 pub mod runtime;
