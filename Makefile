@@ -11,6 +11,7 @@
 #   MDBOOK=PATH                         an mdbook, 0.5 or newer, instead of PyPI's
 #   PROMTOOL=PATH                       a promtool, with its prometheus beside it, instead of the system's or Debian's
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
+#   KUBERNETES_VERSION=1.36             an older control plane (tests/control-plane/README.md)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -21,7 +22,8 @@ BASELINE ?=
 ROUTER ?=
 NODES ?= modelled
 POOL ?=
-export RUNTIME BASELINE ROUTER CTS NODES POOL
+KUBERNETES_VERSION ?=
+export RUNTIME BASELINE ROUTER CTS NODES POOL KUBERNETES_VERSION
 
 .PHONY: help
 help: ## List the targets
@@ -120,6 +122,9 @@ nextest: ## Get the pinned test runner, cargo-nextest (10 MB, once; CARGO_NEXTES
 # workspace, so that all build the same libraries.
 NEXTEST = build/cargo-nextest/cargo-nextest nextest run --workspace
 
+# Two tests for each processor, since most wait more than they compute.
+THREADS := --test-threads $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
+
 .PHONY: check
 check: nextest ## Format, clippy of the packages with changes, tests of the core (1 minute warm)
 	cargo fmt --all --check
@@ -128,7 +133,7 @@ check: nextest ## Format, clippy of the packages with changes, tests of the core
 
 .PHONY: test
 test: setup servers envoy numpy nextest build ## What every change must pass: unit and integration tests, and one end-to-end test (15 minutes after `make demo`; 4 when little has changed)
-	$(NEXTEST) --profile test --lib --bins --test it --test end_to_end \
+	$(NEXTEST) --profile test $(THREADS) --lib --bins --test it --test end_to_end \
 	    -E 'not (binary(end_to_end) | package(fpga-book)) | binary(end_to_end) & test(/^smoke::/)'
 
 .PHONY: lint

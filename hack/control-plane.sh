@@ -4,6 +4,8 @@
 #
 #   hack/control-plane.sh           the control plane and kubectl
 #   hack/control-plane.sh servers   without kubectl, which the demo does not call
+#   KUBERNETES_VERSION=1.36 hack/control-plane.sh
+#                                   an older version (tests/control-plane/1.36.mod), into build/control-plane-1.36/bin
 #
 # A program that lies in the folder KUBEBUILDER_ASSETS (envtest's convention) is taken from there, and etcd from the
 # system's packages where it is new enough.
@@ -12,8 +14,14 @@ cd "$(dirname "$0")/.."
 . hack/lib.sh
 
 readonly module=tests/control-plane
-readonly bin=$PWD/build/control-plane/bin
-readonly version=v1.36.3
+# Of the modules of tests/control-plane each pins another version.
+pins=go
+[ -z "${KUBERNETES_VERSION:-}" ] || pins=$KUBERNETES_VERSION
+[ -f "$module/$pins.mod" ] || fail "KUBERNETES_VERSION=$pins is not pinned; leave it out for the newest, or write one of: $(cd "$module" && echo [0-9]*.mod | sed 's/[.]mod//g')"
+readonly build=$PWD/build/control-plane${KUBERNETES_VERSION:+-$KUBERNETES_VERSION}
+readonly bin=$build/bin
+version=$(sed -n 's|^\tk8s.io/kubernetes \(v[^ ]*\)$|\1|p' "$module/$pins.mod")
+readonly version
 packages=(
     kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver
     kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager
@@ -31,7 +39,7 @@ esac
 mkdir -p "$bin"
 
 # What the binaries were made from: a change of any pin builds them again.
-stamp=$(cat "$module/go.mod" "$module/go.sum" "$0" | cksum)
+stamp=$(cat "$module/$pins.mod" "$module/$pins.sum" "$0" | cksum)
 if [ "$(cat "$bin/.stamp" 2>/dev/null || true)" != "$stamp" ]; then
     for entry in "${packages[@]}"; do rm -f "$bin/${entry%%=*}"; done
     echo "$stamp" >"$bin/.stamp"
@@ -40,7 +48,7 @@ fi
 # Whether the system has an etcd of the minor version that the control plane is built with, or a newer one.
 system_etcd() {
     local wanted have
-    wanted=$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 v\([0-9]*\.[0-9]*\).*|\1|p' "$module/go.mod")
+    wanted=$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 v\([0-9]*\.[0-9]*\).*|\1|p' "$module/$pins.mod")
     have=$(etcd --version 2>/dev/null | sed -n 's/^etcd Version: //p')
     [ -n "$wanted" ] && [ -n "$have" ] && printf '%s\n' "$wanted" "$have" | sort -C -V
 }
@@ -65,24 +73,24 @@ go_version=$(cd "$module" && go env GOVERSION) || fail "this Go can't build the 
 
 names=("${missing[@]%%=*}")
 say "control plane: building ${names[*]} ($version, $go_version); about 6 minutes the first time"
-new=$PWD/build/control-plane/new
-log=$PWD/build/control-plane/build.log
+new=$build/new
+log=$build/build.log
 rm -rf "$new"
 mkdir -p "$new"
 # Without these the programs call themselves v0.0.0-master.
 flags="-s -w -X k8s.io/component-base/version.gitVersion=$version -X k8s.io/client-go/pkg/version.gitVersion=$version"
-(cd "$module" && exec go build -v "${go_flags[@]}" -ldflags "$flags" -o "$new/" "${missing[@]#*=}") >"$log" 2>&1 &
-build=$!
-trap 'kill $build 2>/dev/null || true' EXIT
+(cd "$module" && exec go build -v -modfile="$pins.mod" "${go_flags[@]}" -ldflags "$flags" -o "$new/" "${missing[@]#*=}") >"$log" 2>&1 &
+compiler=$!
+trap 'kill $compiler 2>/dev/null || true' EXIT
 started=$SECONDS
-while kill -0 $build 2>/dev/null; do
+while kill -0 $compiler 2>/dev/null; do
     sleep 1
     elapsed=$((SECONDS - started))
     if [ $((elapsed % 15)) -eq 0 ]; then
         say "control plane: $elapsed s, $(grep -c '^[a-z]' "$log" || true) packages compiled"
     fi
 done
-wait $build || { tail -n 20 "$log" >&2; fail "the control plane did not build; the whole log is $log"; }
+wait $compiler || { tail -n 20 "$log" >&2; fail "the control plane did not build; the whole log is $log"; }
 trap - EXIT
 
 # `go build` names a program after its import path, and etcd's ends in server/v3.

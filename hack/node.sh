@@ -8,6 +8,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
 
+# A kubelet must not be newer than its API server.
+[ -z "${KUBERNETES_VERSION:-}" ] || fail "real nodes have the newest pinned Kubernetes; leave KUBERNETES_VERSION=$KUBERNETES_VERSION out"
+
 readonly build=$PWD/build/node
 readonly bin=$build/bin
 readonly debian_packages=(runc containernetworking-plugins)

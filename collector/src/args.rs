@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
+use crate::cordons;
 use crate::http::{App, Limits};
 use crate::intake;
 use crate::metrics::Metrics;
@@ -230,6 +231,8 @@ impl Args {
                     );
                     labeller = Some(tokio::spawn(new.run(publishing_phases.clone())));
                 }
+                let (watched, phases) = (node_name.clone(), publishing_phases.clone());
+                tokio::spawn(cordons::follow(client.clone(), watched, handle.clone(), phases));
                 let intervals = Intervals { min: min_write_interval, heartbeat };
                 let publisher = Publisher::new(
                     client,

@@ -13,6 +13,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
+use fpga_core::device::DeviceAnswer;
 use fpga_core::event::Event;
 use fpga_core::node_state::{self, NodeState};
 use fpga_net::http::{BodyError, BodyLimits, Budget, Charge, open_metrics};
@@ -180,8 +181,8 @@ async fn device(State(app): State<App>, Path(id): Path<String>, request: Request
     let result = async {
         let most = app.limits.body_bytes.min(intake::MAX_DEVICE_BYTES);
         let (body, _charge) = app.body(request, most, intake::device_working_bytes).await?;
-        app.owner.device(intake::device(&id, &body)?).await?;
-        Ok(Json(json!({})))
+        let rotation = app.owner.device(intake::device(&id, &body)?).await?;
+        Ok(Json(DeviceAnswer { rotation }))
     };
     app.answer(result.await)
 }

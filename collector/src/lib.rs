@@ -14,6 +14,7 @@
 mod args;
 mod checkpoint;
 mod clock;
+mod cordons;
 mod http;
 pub mod intake;
 mod metrics;

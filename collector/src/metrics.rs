@@ -41,11 +41,14 @@ pub struct Metrics {
     pub truncated: Gauge,
     /// Open streams to extender replicas.
     pub streams: Gauge,
+    replicas_left_out: Gauge,
     stream_updates: Family<StreamUpdateLabels, Counter>,
     stream_failures: Family<StreamFailureLabels, Counter>,
     refused_connections: Family<ConnectionLabels, Counter>,
     anomalies: Family<AnomalyLabels, Counter>,
     devices: Gauge,
+    /// Devices that are out of rotation.
+    pub cordoned: Gauge,
     reporters: Gauge,
 }
 
@@ -248,11 +251,13 @@ impl Metrics {
             labellings: Family::default(),
             truncated: Gauge::default(),
             streams: Gauge::default(),
+            replicas_left_out: Gauge::default(),
             stream_updates: Family::default(),
             stream_failures: Family::default(),
             refused_connections: Family::default(),
             anomalies: Family::default(),
             devices: Gauge::default(),
+            cordoned: Gauge::default(),
             reporters: Gauge::default(),
         };
         let m = &metrics;
@@ -297,6 +302,8 @@ impl Metrics {
             m.truncated.clone(),
         );
         registry.register("streams", "Open streams to extender replicas", m.streams.clone());
+        let help = "Replicas beyond the 128 of a target that get a stream";
+        registry.register("replicas_left_out", help, m.replicas_left_out.clone());
         registry.register(
             "stream_updates",
             "Streamed states by what became of them",
@@ -308,6 +315,11 @@ impl Metrics {
         registry.register("connections_refused", help, m.refused_connections.clone());
         registry.register("anomalies", "Events and clock steps that needed correction", m.anomalies.clone());
         registry.register("devices", "Devices of the node", m.devices.clone());
+        registry.register(
+            "devices_cordoned",
+            "Devices of the node that people have taken out of rotation",
+            m.cordoned.clone(),
+        );
         registry.register("reporters", "Reporters that are remembered", m.reporters.clone());
         metrics
     }
@@ -334,6 +346,10 @@ impl Metrics {
 
     pub fn count_update(&self, outcome: StreamOutcome) {
         self.stream_updates.get_or_create(&StreamUpdateLabels { outcome }).inc();
+    }
+
+    pub fn replicas_left_out(&self, replicas: usize) {
+        self.replicas_left_out.set(i64::try_from(replicas).unwrap_or(i64::MAX));
     }
 
     pub fn count_stream_failure(&self, reason: StreamFailure) {

@@ -11,7 +11,8 @@ use crate::clock::Clock;
 use crate::metrics::{EventResult, Metrics};
 use crate::plugin::{Plugin, Presence};
 use crate::state::{Counted, NoRoom, Record, Silence, State};
-use fpga_core::device::DeviceStatus;
+use fpga_core::cordon::CordonedBoards;
+use fpga_core::device::{DeviceStatus, Rotation};
 use fpga_core::node_state::NodeState;
 use fpga_core::units::{Millis, WallTime};
 use handle::{Command, Reply};
@@ -41,6 +42,7 @@ pub struct Config {
 enum Pending {
     Events(Reply<Counted>, Counted),
     Done(Reply<()>),
+    Device(Reply<Option<Rotation>>, Option<Rotation>),
     Gone(Reply<bool>),
 }
 
@@ -50,6 +52,9 @@ struct Owner {
     checkpoint: Checkpoint,
     clock: Clock,
     plugin: Plugin,
+    /// Boards that people have taken out of rotation; `None` before the annotation was read. Not on disk: the annotation
+    /// can be read again.
+    cordons: Option<CordonedBoards>,
     metrics: Metrics,
     changes: watch::Sender<u64>,
     storage: watch::Sender<Storage>,
@@ -79,6 +84,7 @@ pub fn start(
         checkpoint,
         clock: Clock::start(),
         plugin: Plugin::default(),
+        cordons: None,
         metrics: metrics.clone(),
         changes,
         storage,
@@ -190,14 +196,26 @@ impl Owner {
                 self.take_plugin(now);
                 answer(reply, Ok(()));
             }
+            Command::Cordons { boards, reply } => {
+                if self.cordons.as_ref() != Some(&boards) {
+                    info!(annotation = boards.text(), "Boards out of rotation are known");
+                    self.cordons = Some(boards);
+                    self.changes.send_modify(|changes| *changes += 1);
+                }
+                answer(reply, Ok(()));
+            }
             Command::Events { report, reply } => match self.take_events(report, now) {
                 Ok(counted) => self.pending.push(Pending::Events(reply, counted)),
                 Err(refusal) => answer(reply, Err(refusal)),
             },
-            Command::Device { status, reply } => match self.take_device(status, now) {
-                Ok(()) => self.pending.push(Pending::Done(reply)),
-                Err(no_room) => answer(reply, Err(no_room.into())),
-            },
+            Command::Device { status, reply } => {
+                let cordons = self.cordons.as_ref();
+                let rotation = cordons.map(|cordons| Rotation::from(cordons.get(&status.id).is_some()));
+                match self.take_device(status, now) {
+                    Ok(()) => self.pending.push(Pending::Device(reply, rotation)),
+                    Err(no_room) => answer(reply, Err(no_room.into())),
+                }
+            }
             Command::Gone { id, reply } => {
                 if self.state.has_device(&id) {
                     self.note(&Record::Gone(id), now);
@@ -217,7 +235,11 @@ impl Owner {
     /// The node's state, as it is published.
     fn node_state(&self, now: WallTime) -> NodeState {
         let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
-        NodeState { plugin: self.plugin.state(Instant::now()), ..state }
+        let mut state = NodeState { plugin: self.plugin.state(Instant::now()), ..state };
+        self.cordons.iter().for_each(|boards| state.cordon(boards));
+        let cordoned = i64::try_from(state.cordons.len()).unwrap_or(i64::MAX);
+        self.metrics.cordoned.set(cordoned);
+        state
     }
 
     /// Makes the publication look at the state if the node plugin's part of it has changed, and records whether there
@@ -357,6 +379,7 @@ impl Owner {
                     answer(reply, result.map(|()| counted));
                 }
                 Pending::Done(reply) => answer(reply, result),
+                Pending::Device(reply, rotation) => answer(reply, result.map(|()| rotation)),
                 Pending::Gone(reply) => answer(reply, result.map(|()| true)),
             }
         }

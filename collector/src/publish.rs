@@ -5,6 +5,7 @@ pub mod labeller;
 mod labels;
 pub mod policy;
 
+use crate::cordons;
 use crate::metrics::{Metrics, PublicationOutcome};
 use crate::owner::{Handle, Refusal};
 use crate::server::{self, Phase};
@@ -195,7 +196,8 @@ impl Publisher {
         Ok(state)
     }
 
-    /// Reads the node object: its UID, and the state in its annotation.
+    /// Reads the node object: its UID, the state in its annotation, and the boards out of rotation, so that no state is
+    /// published without them.
     async fn read_node(&mut self) -> Result<String, WriteError> {
         let node: PartialObjectMeta<Node> = within(self.api.get_metadata(&self.node)).await?;
         let text = node.metadata.annotations.as_ref().and_then(|all| all.get(node_state::ANNOTATION));
@@ -204,6 +206,7 @@ impl Publisher {
             Some(Err(error)) => warn!(node = %self.node, %error, "Annotation unreadable; it is replaced"),
             None => {}
         }
+        cordons::take(&node, &self.owner).await;
         let uid = node.metadata.uid.ok_or_else(|| WriteError::NoUid(self.node.clone()))?;
         self.link.uid.send_replace(Some(uid.clone()));
         Ok(self.uid.insert(uid).clone())

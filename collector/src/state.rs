@@ -338,6 +338,7 @@ impl State {
             bitstreams,
             buckets,
             plugin: None,
+            cordons: BTreeMap::new(),
             left_out: LeftOut::default(),
         }
     }

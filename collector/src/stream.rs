@@ -21,7 +21,7 @@ use shared::Shared;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use targets::{Target, Transport};
+use targets::{Found, MAX_REPLICAS, Target, Transport};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -66,23 +66,34 @@ impl Streamer {
     async fn keep_replicas(&self) {
         let mut tasks = JoinSet::new();
         let mut replicas = HashMap::new();
-        let mut known: Vec<Vec<Address>> = vec![Vec::new(); self.targets.len()];
+        let mut known = vec![Found::default(); self.targets.len()];
         loop {
             for ((target, credentials), known) in self.targets.iter().zip(&mut known) {
                 let transport = if credentials.tls.is_some() { Transport::Tls } else { Transport::Plain };
                 match timeout(DISCOVERY_TIMEOUT, target.resolve(transport)).await {
-                    Ok(Ok(found)) => *known = found,
+                    Ok(Ok(found)) => {
+                        if found.left_out > 0 && found.left_out != known.left_out {
+                            warn!(
+                                %target, left_out = found.left_out,
+                                "More than {MAX_REPLICAS} replicas: the others get no stream, and learn states by annotation"
+                            );
+                        }
+                        *known = found;
+                    }
                     Ok(Err(error)) => {
                         warn!(%target, %error, "Replicas can't be looked up; those that are known stay");
                     }
                     Err(_) => {}
                 }
             }
+            self.shared.metrics.replicas_left_out(known.iter().map(|found| found.left_out).sum());
             let found: HashMap<&Address, &Arc<Credentials>> = self
                 .targets
                 .iter()
                 .zip(&known)
-                .flat_map(|((_, credentials), known)| known.iter().map(move |address| (address, credentials)))
+                .flat_map(|((_, credentials), known)| {
+                    known.replicas.iter().map(move |address| (address, credentials))
+                })
                 .collect();
             replicas.retain(|address: &Address, task: &mut AbortHandle| {
                 let stays = found.contains_key(address);
@@ -102,7 +113,7 @@ impl Streamer {
             }
             while tasks.try_join_next().is_some() {}
             let (all, some) = DISCOVERY_INTERVALS;
-            sleep(if known.iter().any(Vec::is_empty) { some } else { all }).await;
+            sleep(if known.iter().any(|found| found.replicas.is_empty()) { some } else { all }).await;
         }
     }
 }

@@ -141,9 +141,11 @@ fn picker() -> Arc<Picker> {
                 [10, 1, (replica >> 8).to_le_bytes()[0], replica.to_le_bytes()[0]],
                 8080,
             )),
+            hosts: Vec::new(),
             pod: Some(format!("pod-{replica}").into()),
             node: Some(format!("node-{}", replica * 7 % BOARDS).into()),
             boards: vec!["board-0".into()],
+            asks_for_board: true,
         });
         let entry =
             Function { bitstream: Some(bitstream(number)), max_waiting: None, replicas: replicas.collect() };

@@ -2,7 +2,7 @@
 
 use crate::envoy_drain::{self, PodName};
 use crate::envoy_endpoints::EndpointsFile;
-use crate::external_metrics::{ExternalMetrics, Peers};
+use crate::external_metrics::{ExternalMetrics, Peers, watch_front_proxy};
 use crate::function::{FunctionName, is_label};
 use crate::metrics::Metrics;
 use crate::node_streams::PickerReceiver;
@@ -15,10 +15,13 @@ use crate::watch::{self, Scope};
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use fpga_net::log::LogArgs;
+use fpga_net::read_access::{ReadAccess, ReadRule};
 use fpga_net::signals::Signals;
-use fpga_net::tls::{HTTP_1, HTTP_2, Reload, ServerFiles, ServerTls};
+use fpga_net::tls::{HTTP_1, HTTP_2, KnownClients, Reload, ServerFiles, ServerTls};
+use fpga_net::token_file::TokenFile;
 use fpga_net::{duration, kube_config, ready_file};
 use fpga_node_stream::server::options::StreamArgs;
+use fpga_picker_api::READ_AUDIENCE;
 use fpga_traces::args::TraceArgs;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
@@ -26,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch::channel;
+use tokio::sync::watch::{Receiver, channel};
 use tracing::info;
 
 /// A body of 1 MiB, which is as much as Envoy buffers by default, and what is around it.
@@ -38,7 +41,7 @@ const EXAMPLES: &str = "Examples:
   Beside an Envoy on the same machine, for all functions:
     fpga-endpoint-picker --kubeconfig ~/.kube/config --listen 127.0.0.1:9470
   For the InferencePool of one function, with TLS:
-    fpga-endpoint-picker --function default/sobel --listen '[::]:9470' --tls-cert /tls/tls.crt --tls-key /tls/tls.key
+    fpga-endpoint-picker --function default/sobel --inference-pool sobel --listen '[::]:9470' --tls-cert /tls/tls.crt --tls-key /tls/tls.key
   With the states of boards as they change, and not by annotations only (fpga-collector --pickers):
     fpga-endpoint-picker --stream-listen '[::]:9464' --stream-tls-cert /tls/tls.crt --stream-tls-key /tls/tls.key \
       --stream-service-account kube-fpga/fpga-collector
@@ -62,6 +65,11 @@ pub struct Args {
     /// of their requests (`kubectl fpga`), and all that --metrics-listen serves.
     #[arg(long, env = "FPGA_READ_LISTEN", value_name = "ADDRESS")]
     read_listen: Option<SocketAddr>,
+    /// Who may read there. `token`: owners of a service account's token for the audience fpga-endpoint-picker-read who
+    /// may get the pods of the namespace in question, or else of all namespaces. Needs the right to create tokenreviews
+    /// and subjectaccessreviews. Probes need no token. `anyone`: everybody, for a trial.
+    #[arg(long, env = "FPGA_READ_ACCESS", value_name = "RULE", default_value = "token")]
+    read_access: ReadRule,
     /// File for the bound addresses, written when the ports are open: the gateways' first, then metrics:ADDRESS,
     /// read:ADDRESS, external-metrics:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
@@ -79,6 +87,9 @@ pub struct Args {
     /// (/function/NAME or /function/NAME.NAMESPACE), or the host.
     #[arg(long, env = "FPGA_FUNCTION", value_name = "NAMESPACE/NAME")]
     function: Option<FunctionName>,
+    /// The InferencePool of that function, in its namespace: the function's pods are called at the pool's first target port.
+    #[arg(long, env = "FPGA_INFERENCE_POOL", value_name = "NAME", requires = "function", value_parser = pool)]
+    inference_pool: Option<String>,
     /// Namespace of functions that requests name without one.
     #[arg(long, env = "FPGA_FUNCTION_NAMESPACE", default_value = "default", value_parser = namespace)]
     function_namespace: String,
@@ -108,7 +119,8 @@ pub struct Args {
     #[arg(long, env = "FPGA_REPLICAS_PER_FUNCTION", value_name = "COUNT", default_value_t = 4.0)]
     replicas_per_function: f64,
     /// Address for the API external.metrics.k8s.io, over TLS; port 0 takes a free one. The API server asks there for an
-    /// APIService, and autoscalers get the requests of functions.
+    /// APIService, and autoscalers get the requests of functions. The API server alone is answered: the picker knows its
+    /// certificate by the ConfigMap extension-apiserver-authentication in kube-system, which it must be allowed to watch.
     #[arg(
         long,
         env = "FPGA_EXTERNAL_METRICS_LISTEN",
@@ -126,6 +138,10 @@ pub struct Args {
     /// they are this picker's own.
     #[arg(long, env = "FPGA_PICKERS", value_name = "NAME:PORT", requires = "external_metrics_listen")]
     pickers: Option<Peers>,
+    /// File with the token that the picker shows to the pickers of --pickers, for the audience
+    /// fpga-endpoint-picker-read; read again each time.
+    #[arg(long, env = "FPGA_PICKERS_TOKEN_FILE", value_name = "PATH", requires = "pickers")]
+    pickers_token_file: Option<PathBuf>,
     /// Longest message of a gateway. One that buffers bodies sends a whole body as one message.
     #[arg(long, env = "FPGA_MAX_MESSAGE_BYTES", value_name = "BYTES", default_value_t = DEFAULT_MESSAGE_BYTES)]
     max_message_bytes: usize,
@@ -154,6 +170,13 @@ fn namespace(text: &str) -> Result<String, String> {
     }
 }
 
+fn pool(text: &str) -> Result<String, String> {
+    match text.split('.').all(is_label) {
+        true => Ok(text.to_owned()),
+        false => Err("write the name of an InferencePool, for example `sobel`".to_owned()),
+    }
+}
+
 impl Args {
     /// Runs the picker until a signal comes.
     ///
@@ -177,10 +200,13 @@ impl Args {
         let mut signals = Signals::install().context("can't take signals")?;
         let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
         let client = kube::Client::try_from(config)?;
-        let tls = server_tls([&self.tls_cert, &self.tls_key], HTTP_2, "--tls-cert or --tls-key")?;
+        let gateways = [&self.tls_cert, &self.tls_key];
+        let tls = server_tls(gateways, HTTP_2, None, "--tls-cert or --tls-key")?;
+        let (front_proxy, known_front_proxy) = channel(None);
         let external_tls = server_tls(
             [&self.external_metrics_tls_cert, &self.external_metrics_tls_key],
             HTTP_1,
+            Some(known_front_proxy),
             "--external-metrics-tls-cert or --external-metrics-tls-key",
         )?;
         let listener = bind(self.listen, "--listen")?;
@@ -247,7 +273,10 @@ impl Args {
         );
         let service = Service::new(Arc::clone(&picker), routing, self.max_streams);
         let port = Port { listener, tls: tls.clone(), max_message_bytes: self.max_message_bytes };
-        let scope = Scope { namespace: self.one_namespace.then(|| self.function_namespace.clone()) };
+        let scope = Scope {
+            namespace: self.one_namespace.then(|| self.function_namespace.clone()),
+            pool: self.function.clone().zip(self.inference_pool.clone()),
+        };
         let drain = {
             let (client, pod, admin) = (client.clone(), self.pod.clone(), self.envoy_admin);
             async move {
@@ -257,6 +286,9 @@ impl Args {
                 }
             }
         };
+        let access =
+            (self.read_access == ReadRule::Token).then(|| ReadAccess::new(client.clone(), READ_AUDIENCE));
+        let external_client = client.clone();
         let watch = watch::run(client, scope, Arc::clone(&picker));
         let streams = {
             let receiver = Arc::new(PickerReceiver(Arc::clone(&picker)));
@@ -268,7 +300,7 @@ impl Args {
             }
         };
         let (stop, stopped) = channel(false);
-        let until_stopped = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
+        let until_stopped = |mut stopped: Receiver<bool>| async move {
             // An error means that the sender is gone, which is an end as well.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
@@ -283,13 +315,18 @@ impl Args {
             }
         };
         let (probing, reading) =
-            (plain(probes_listener, Audience::Probes), plain(read_listener, Audience::People));
+            (plain(probes_listener, Audience::Probes), plain(read_listener, Audience::People(access)));
+        let token = self.pickers_token_file.as_deref().map(TokenFile::new);
+        let peers = self.pickers.clone().map(|peers| peers.shown(token));
         let external = {
-            let metrics = ExternalMetrics::new(Arc::clone(&picker), self.pickers.clone());
+            let metrics = ExternalMetrics::new(Arc::clone(&picker), peers);
             let (tls, stopped) = (external_tls.clone(), stopped.clone());
             async move {
                 if let (Some(listener), Some(tls)) = (external_listener, tls) {
-                    metrics.serve(listener, tls, stopped).await;
+                    tokio::select! {
+                        () = metrics.serve(listener, tls, stopped) => {}
+                        () = watch_front_proxy(external_client, front_proxy) => {}
+                    }
                 }
                 std::future::pending::<()>().await;
             }
@@ -326,10 +363,11 @@ impl Args {
     }
 }
 
-/// TLS by a certificate and its key, which `flags` name; `None` without them.
+/// TLS by a certificate and its key, which `flags` name; `None` without them. With `clients` for these alone.
 fn server_tls(
     [certificate, key]: [&Option<PathBuf>; 2],
     protocol: &'static [u8],
+    clients: Option<Receiver<Option<KnownClients>>>,
     flags: &str,
 ) -> Result<Option<Arc<ServerTls>>> {
     let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
@@ -338,7 +376,10 @@ fn server_tls(
     if let Reload::Failed(error) = tls.reload() {
         bail!("{flags} is no good: {error}");
     }
-    Ok(Some(Arc::new(tls)))
+    Ok(Some(Arc::new(match clients {
+        Some(clients) => tls.for_clients(clients),
+        None => tls,
+    })))
 }
 
 /// Reads changed certificates again. Never returns.
@@ -369,6 +410,7 @@ mod tests {
         for (args, hint) in [
             (["--function", "sobel"], "default/sobel"),
             (["--function-namespace", "A"], "`default`"),
+            (["--inference-pool", "a/b"], "`sobel`"),
             (["--endpoints", "0"], "1..=16"),
         ] {
             let error = Args::try_parse_from(["x", args[0], args[1]]).unwrap_err().to_string();

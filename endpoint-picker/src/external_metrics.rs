@@ -1,10 +1,13 @@
 //! The API `external.metrics.k8s.io/v1beta1`, by which a HorizontalPodAutoscaler scales a function by its requests, in
 //! clusters where nothing else serves it. It tells numbers and changes nothing.
 //!
-//! The API server asks it in the name of an APIService, after it has checked that the caller may ask.
+//! The API server asks it in the name of an APIService, after it has checked that the caller may ask. Nobody else is
+//! answered: `front_proxy` knows the API server.
 
+mod front_proxy;
 mod peers;
 
+pub use front_proxy::watch_front_proxy;
 pub use peers::{Peers, PeersError};
 
 use crate::function::FunctionName;

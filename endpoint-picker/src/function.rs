@@ -4,7 +4,7 @@ use fpga_core::bitstream::BitstreamId;
 use fpga_core::node_state::{DigestPrefix, RecentBitstream};
 use std::fmt;
 use std::hash::BuildHasher as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
@@ -13,8 +13,8 @@ pub const FUNCTION_LABEL: &str = "fpga-scheduling.io/function";
 
 /// Annotation of a function's Service: the most requests that may wait for a slot.
 pub const MAX_WAITING_ANNOTATION: &str = "fpga-scheduling.io/max-waiting";
-/// Annotation of a function's Service: the port that takes requests, by name or number. Without it, the first port whose
-/// `appProtocol` is HTTP; else the port `http`; else the first one.
+/// Annotation of a function's Service: the port that takes requests, by its name, its number, or the number in pods. Without
+/// it: ports whose `appProtocol` is HTTP before others, of these `http` before `http-NAME`, and ports of metrics last.
 pub const PORT_ANNOTATION: &str = "fpga-scheduling.io/port";
 
 /// A function: its namespace and its name there. Text form: `NAMESPACE/NAME`.
@@ -45,12 +45,25 @@ pub struct BoardName {
 pub struct Replica {
     /// Address and port of its HTTP server.
     pub address: SocketAddr,
+    /// All addresses of the pod. A gateway may name the replica by any of these, and by a port of its own.
+    pub hosts: Vec<IpAddr>,
     /// UID of the pod. A new pod may have the address of an old one.
     pub pod: Option<Arc<str>>,
     /// Name of the pod's node.
     pub node: Option<Arc<str>>,
-    /// The boards of that node that the pod was given, each once. Without any it is the node's only board.
+    /// The boards of that node that the pod was given, each once.
     pub boards: Vec<Arc<str>>,
+    /// Whether the pod asks for a board by its labels or annotations. Such a pod without `boards` is on the node's only board, and
+    /// so is an endpoint that names no pod.
+    pub asks_for_board: bool,
+}
+
+impl Replica {
+    /// Whether a gateway means this replica by `address`.
+    #[must_use]
+    pub fn is_at(&self, address: SocketAddr) -> bool {
+        self.address == address || self.hosts.contains(&address.ip())
+    }
 }
 
 /// A function and its replicas that take requests.

@@ -157,7 +157,7 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("fpga_picker");
         registry.register(
             "choices",
-            "Requests with an endpoint, by what the choice is based on: in_flight means that nothing fresh is known",
+            "Requests with an endpoint, by what the choice is based on: in_flight means that nothing fresh is known of the replica's boards, cordoned that they are out of rotation",
             metrics.choices.clone(),
         );
         registry.register("refusals", "Requests without an endpoint", metrics.refusals.clone());

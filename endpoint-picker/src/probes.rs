@@ -10,6 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use fpga_net::http::{open_metrics, serve_probes};
+use fpga_net::read_access::{ReadAccess, guarded};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use std::fmt;
@@ -28,12 +29,13 @@ pub struct Probes {
 }
 
 /// What a port serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Audience {
     /// Probes and metrics.
     Probes,
-    /// Probes, metrics, functions, and the last picks.
-    People,
+    /// Probes, metrics, functions, and the last picks. With the check all but probes only for readers who may get the pods in
+    /// question.
+    People(Option<Arc<ReadAccess>>),
 }
 
 impl Probes {
@@ -45,17 +47,17 @@ impl Probes {
 
     /// The routes for an audience.
     pub fn router(self: Arc<Self>, audience: Audience) -> Router {
-        let router = Router::new()
-            .route("/healthz", get(async || "ok\n"))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics));
-        let router = match audience {
-            Audience::Probes => router,
-            Audience::People => {
-                router.route("/functions", get(functions)).route("/picks/{namespace}/{name}", get(picks))
+        let health = Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz));
+        let of_tenants = Router::new().route("/metrics", get(metrics));
+        let of_tenants = match audience {
+            Audience::Probes => of_tenants.with_state(Arc::clone(&self)),
+            Audience::People(access) => {
+                let routes = of_tenants.route("/functions", get(functions));
+                let routes = routes.route("/picks/{namespace}/{name}", get(picks));
+                guarded(routes.with_state(Arc::clone(&self)), access)
             }
         };
-        router.with_state(self)
+        of_tenants.merge(health.with_state(self))
     }
 
     /// Serves until `stop` is true.

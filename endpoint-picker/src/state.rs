@@ -14,11 +14,12 @@ use foldhash::fast::RandomState;
 use fpga_cluster::demand::Demand;
 use fpga_cluster::tracked_board::TrackedBoard;
 use fpga_core::bitstream::BitstreamId;
+use fpga_core::cordon::CordonReason;
 use fpga_core::node_state::StateVersion;
 use fpga_core::units::{Millis, MonotonicTime};
 use recent::Picks;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use wanted::Wanted;
 
@@ -30,8 +31,8 @@ pub const AVOIDED_FOR: Millis = Millis(2_000);
 pub struct State {
     functions: HashMap<FunctionName, FunctionEntry, RandomState>,
     replicas: HashMap<ReplicaId, ReplicaEntry, RandomState>,
-    /// The replicas of each address, for gateways that name candidates and no function.
-    addresses: HashMap<SocketAddr, Vec<ReplicaId>, RandomState>,
+    /// The replicas of each address of a pod, for gateways that name candidates and no function.
+    hosts: HashMap<IpAddr, Vec<ReplicaId>, RandomState>,
     boards: HashMap<BoardId, BoardEntry, RandomState>,
     board_ids: HashMap<BoardName, BoardId>,
     nodes: HashMap<Arc<str>, NodeEntry>,
@@ -126,8 +127,10 @@ pub enum StateSource {
 struct BoardEntry {
     name: BoardName,
     tracked: TrackedBoard<BitstreamKey>,
-    /// Until when the last state is believed.
+    /// Until when the last state is believed. The state of an unhealthy board is not.
     fresh_until: MonotonicTime,
+    /// Why the board is out of rotation; `None` if it is in rotation.
+    cordon: Option<CordonReason>,
     /// Number of replicas that use the board.
     replicas: usize,
 }
@@ -186,6 +189,8 @@ pub enum Basis {
     Queue,
     /// The fewest requests in flight: nothing fresh is known of the replica's boards.
     InFlight,
+    /// The same: the replica's boards are out of rotation.
+    Cordoned,
 }
 
 impl Basis {
@@ -197,6 +202,7 @@ impl Basis {
             Self::Load => "load",
             Self::Queue => "queue",
             Self::InFlight => "in_flight",
+            Self::Cordoned => "cordoned",
         }
     }
 }
@@ -246,6 +252,17 @@ pub struct Census {
     pub nodes_by_stream: usize,
 }
 
+impl BoardEntry {
+    fn is_fresh(&self, now: MonotonicTime) -> bool {
+        self.fresh_until > now
+    }
+
+    /// Whether requests go to the board by what is in its slots.
+    fn is_in_rotation(&self, now: MonotonicTime) -> bool {
+        self.is_fresh(now) && self.cordon.is_none()
+    }
+}
+
 impl FunctionEntry {
     /// Notes that a request has come.
     fn arrive(&mut self, now: MonotonicTime) {
@@ -267,7 +284,7 @@ impl State {
     #[must_use]
     pub fn census(&self, now: MonotonicTime) -> Census {
         let used = self.boards.values().filter(|board| board.replicas > 0);
-        let (fresh, stale): (Vec<_>, Vec<_>) = used.partition(|board| board.fresh_until > now);
+        let (fresh, stale): (Vec<_>, Vec<_>) = used.partition(|board| board.is_fresh(now));
         let told = self.nodes.values().filter_map(|node| node.told.as_ref());
         let (by_stream, by_annotation): (Vec<_>, Vec<_>) =
             told.filter(|told| told.fresh_until > now).partition(|told| told.source == StateSource::Stream);
@@ -296,7 +313,13 @@ impl State {
     /// Requests in flight at the replicas with this address.
     #[must_use]
     pub fn in_flight_at(&self, address: SocketAddr) -> usize {
-        let ids = self.addresses.get(&address).into_iter().flatten();
-        ids.filter_map(|id| self.replicas.get(id)).map(|replica| replica.in_flight).sum()
+        self.at(address).map(|(_, entry)| entry.in_flight).sum()
+    }
+
+    /// The replicas that a gateway means by this address.
+    fn at(&self, address: SocketAddr) -> impl Iterator<Item = (ReplicaId, &ReplicaEntry)> {
+        let ids = self.hosts.get(&address.ip()).into_iter().flatten();
+        let entries = ids.filter_map(|id| Some((*id, self.replicas.get(id)?)));
+        entries.filter(move |(_, entry)| entry.replica.is_at(address))
     }
 }

@@ -5,6 +5,7 @@ mod catalog;
 
 pub use catalog::Catalog;
 
+use crate::function::FunctionName;
 use crate::picker::Picker;
 use crate::state::{Seen, StateSource};
 use fpga_core::node_state::{ANNOTATION, decode};
@@ -14,7 +15,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::PartialObjectMeta;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
@@ -31,6 +32,8 @@ use tracing::{info, warn};
 pub struct Scope {
     /// The only namespace of functions; all of them if absent.
     pub namespace: Option<String>,
+    /// The function whose requests come by an InferencePool of its namespace, and the pool's name.
+    pub pool: Option<(FunctionName, String)>,
 }
 
 /// Keeps the picker's state up to date until a stream of events ends, which happens only if something is broken for
@@ -40,11 +43,19 @@ pub async fn run(client: Client, scope: Scope, picker: Arc<Picker>) {
     let services = events(namespaced::<Service>(&client, &scope), functions.clone());
     let slices = events(namespaced::<EndpointSlice>(&client, &scope), functions);
     let pods = events(namespaced::<PartialObjectMeta<Pod>>(&client, &scope), watcher::Config::default());
+    let mut pools = match &scope.pool {
+        Some((function, pool)) => {
+            let config = watcher::Config::default().fields(&format!("metadata.name={pool}"));
+            events(inference_pools(&client, &function.namespace), config).boxed()
+        }
+        None => futures::stream::pending().boxed(),
+    };
     let nodes = events(Api::<PartialObjectMeta<Node>>::all(client), watcher::Config::default());
     let (mut services, mut slices, mut pods, mut nodes) =
         (pin!(services), pin!(slices), pin!(pods), pin!(nodes));
-    let mut catalog = Catalog::default();
     let mut listing = Listing::default();
+    listing.pools.is_complete = scope.pool.is_none();
+    let mut catalog = Catalog::new(scope.pool.map(|(function, _)| function));
     loop {
         let ended = tokio::select! {
             event = services.next() => take(event, &picker, &mut listing.services, |change| match change {
@@ -67,6 +78,12 @@ pub async fn run(client: Client, scope: Scope, picker: Arc<Picker>) {
                 Change::Gone(node) => {
                     picker.with(|state, now| state.forget_node(node.metadata.name.as_deref().unwrap_or_default(), now));
                 }
+                Change::Listed(_) => {}
+            }),
+            event = pools.next() => take(event, &picker, &mut listing.pools, |change| match change {
+                Change::Is(pool) => catalog.pool(&pool),
+                Change::Gone(_) => catalog.remove_pool(),
+                Change::Listed(keys) if keys.is_empty() => catalog.remove_pool(),
                 Change::Listed(_) => {}
             }),
         };
@@ -107,6 +124,7 @@ struct Listing {
     slices: ListOf,
     pods: ListOf,
     nodes: ListOf,
+    pools: ListOf,
 }
 
 #[derive(Debug, Default)]
@@ -117,7 +135,9 @@ struct ListOf {
 
 impl Listing {
     fn is_complete(&self) -> bool {
-        [&self.services, &self.slices, &self.pods, &self.nodes].iter().all(|list| list.is_complete)
+        [&self.services, &self.slices, &self.pods, &self.nodes, &self.pools]
+            .iter()
+            .all(|list| list.is_complete)
     }
 }
 
@@ -172,6 +192,11 @@ where
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     }
+}
+
+fn inference_pools(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("inference.networking.k8s.io", "v1", "InferencePool");
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
 }
 
 fn events<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = Result<Event<K>, watcher::Error>>

@@ -1,7 +1,7 @@
 //! The newest status of every device, and which of them the collector has not confirmed.
 
 use crate::queue::lock;
-use fpga_core::device::DeviceStatus;
+use fpga_core::device::{DeviceStatus, Rotation};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -18,6 +18,8 @@ struct Entry {
     version: u64,
     /// The version that the collector has confirmed.
     confirmed: Option<u64>,
+    /// The collector's last answer.
+    rotation: Rotation,
 }
 
 /// The newest report about a device.
@@ -47,7 +49,10 @@ impl Devices {
                 entry.version += 1;
             }
             None => {
-                entries.insert(id.to_owned(), Entry { wanted, version: 1, confirmed: None });
+                entries.insert(
+                    id.to_owned(),
+                    Entry { wanted, version: 1, confirmed: None, rotation: Rotation::In },
+                );
             }
         }
     }
@@ -73,6 +78,18 @@ impl Devices {
         if told.wanted == Wanted::Gone && entry.version == told.version {
             entries.remove(&told.id);
         }
+    }
+
+    /// Records the collector's answer to a status.
+    pub(crate) fn answered(&self, id: &str, rotation: Rotation) {
+        if let Some(entry) = lock(&self.entries).get_mut(id) {
+            entry.rotation = rotation;
+        }
+    }
+
+    /// The collector's last answer; [`Rotation::In`] before the first one.
+    pub(crate) fn rotation(&self, id: &str) -> Rotation {
+        lock(&self.entries).get(id).map(|entry| entry.rotation).unwrap_or_default()
     }
 
     /// Marks all reports as unconfirmed: the collector may be another process now.
@@ -105,6 +122,20 @@ mod tests {
         assert!(devices.unconfirmed().is_empty(), "the same is no news");
         devices.confirm_none();
         assert_eq!(devices.unconfirmed().len(), 1);
+    }
+
+    #[test]
+    fn a_device_is_in_rotation_until_the_collector_says_otherwise() {
+        let devices = Devices::default();
+        devices.answered("dm0", Rotation::Out);
+        assert_eq!(devices.rotation("dm0"), Rotation::In, "nothing was told of it");
+        devices.set("dm0", mk_status(1));
+        assert_eq!(devices.rotation("dm0"), Rotation::In);
+        devices.answered("dm0", Rotation::Out);
+        devices.set("dm0", mk_status(2));
+        assert_eq!(devices.rotation("dm0"), Rotation::Out);
+        devices.answered("dm0", Rotation::In);
+        assert_eq!(devices.rotation("dm0"), Rotation::In);
     }
 
     #[test]

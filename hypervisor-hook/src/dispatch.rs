@@ -13,6 +13,7 @@ use crate::connection::{Answer, Call, Connection, Failure, Link};
 use crate::devices::{Unconfirmed, Wanted};
 use crate::retry_timer::RetryTimer;
 use crate::shared::Shared;
+use fpga_core::device::DeviceAnswer;
 use fpga_core::event::{Event, Identity};
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
@@ -58,7 +59,7 @@ struct Stopped;
 
 enum Outcome {
     /// The collector did it.
-    Done,
+    Done(Answer),
     /// The collector refused the content, so a repetition is of no use.
     Refused(Answer),
     /// The collector can't do it now.
@@ -154,7 +155,7 @@ impl Dispatch {
         };
         let call = Call { method: Method::POST, path: "/v1/events".to_owned(), body };
         match self.call(&call).await? {
-            Outcome::Done => {
+            Outcome::Done(_) => {
                 self.events_answered();
                 self.pending.drain(..count);
                 self.shared.counters.sent.fetch_add(count as u64, Ordering::Relaxed);
@@ -210,7 +211,12 @@ impl Dispatch {
                 continue;
             };
             match self.call(&call).await? {
-                Outcome::Done => {}
+                Outcome::Done(answer) => {
+                    let DeviceAnswer { rotation } = serde_json::from_str(&answer.text).unwrap_or_default();
+                    rotation
+                        .into_iter()
+                        .for_each(|rotation| self.shared.devices.answered(&device.id, rotation));
+                }
                 // A refused status would be refused again; the next refresh sends it once more.
                 Outcome::Refused(answer) => {
                     warn!(device = %device.id, status = %answer.status, answer = %answer.text, "Collector refused a device");
@@ -266,7 +272,7 @@ impl Dispatch {
         // A device that the collector does not know counts as removed.
         let is_gone = call.method == Method::DELETE && answer.status == StatusCode::NOT_FOUND;
         Ok(if answer.status.is_success() || is_gone {
-            Outcome::Done
+            Outcome::Done(answer)
         } else if refuses_content(answer.status) {
             Outcome::Refused(answer)
         } else {

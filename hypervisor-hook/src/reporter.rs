@@ -5,7 +5,7 @@ use crate::devices::Wanted;
 use crate::dispatch::Dispatch;
 use crate::queue::{Queue, lock};
 use crate::shared::{RecordsEnd, Shared};
-use fpga_core::device::DeviceStatus;
+use fpga_core::device::{DeviceStatus, Rotation};
 use fpga_core::event::Event;
 use fpga_foreign_process::spawn_with_signals_blocked;
 use std::hash::{BuildHasher, Hasher};
@@ -94,6 +94,13 @@ impl Reporter {
         let shared = &self.inner.shared;
         let id = status.id.clone();
         shared.devices.set(&id, Wanted::Status(Box::new(status)));
+    }
+
+    /// Whether a device is in rotation, by the collector's answer to its last status. It is until the collector has
+    /// answered.
+    #[must_use]
+    pub fn rotation(&self, id: &str) -> Rotation {
+        self.inner.shared.devices.rotation(id)
     }
 
     /// Reports that a device is gone for good, as at an orderly end of its runtime.

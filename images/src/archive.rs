@@ -6,6 +6,7 @@ use crate::file_tree::FileTree;
 use flate2::GzBuilder;
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
@@ -30,6 +31,15 @@ pub struct Size {
     pub packed: u64,
 }
 
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The size of the image.
+    pub size: Size,
+    /// The digest by which a registry knows the image.
+    pub digest: String,
+}
+
 /// What an archive has.
 pub(crate) struct Contents<'i> {
     /// The whole name with registry and tag.
@@ -37,6 +47,10 @@ pub(crate) struct Contents<'i> {
     pub(crate) architecture: &'static str,
     /// `config` of the image's configuration.
     pub(crate) config: Value,
+    /// In RFC 3339; empty for no time.
+    pub(crate) created: &'i str,
+    /// Of the manifest.
+    pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) layers: &'i [FileTree],
 }
 
@@ -66,7 +80,7 @@ pub(crate) fn write(
     contents: &Contents<'_>,
     archive: &Path,
     compression: Compression,
-) -> Result<Size, ImageError> {
+) -> Result<Written, ImageError> {
     let failed = |source| ImageError::Write { path: archive.to_owned(), source };
     let folder = archive.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let layers = contents.layers.iter().map(|tree| layer(tree, folder, compression, &failed));
@@ -76,12 +90,12 @@ pub(crate) fn write(
         packed: layers.iter().map(|layer| layer.blob.size).sum(),
     };
     let partial = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    write_tar(contents, layers, partial.as_file()).map_err(failed)?;
+    let digest = write_tar(contents, layers, partial.as_file()).map_err(failed)?;
     // The archive is no secret: it has the mode of files that are made by `File::create`.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     partial.as_file().set_permissions(mode).map_err(failed)?;
     partial.persist(archive).map_err(|error| failed(error.error))?;
-    Ok(size)
+    Ok(Written { size, digest })
 }
 
 fn layer(
@@ -118,17 +132,19 @@ fn layer(
     Ok(Layer { blob, diff_id, unpacked })
 }
 
-fn write_tar(contents: &Contents<'_>, layers: Vec<Layer>, to: impl Write) -> io::Result<()> {
+/// Returns the digest of the manifest.
+fn write_tar(contents: &Contents<'_>, layers: Vec<Layer>, to: impl Write) -> io::Result<String> {
     let diff_ids: Vec<String> = layers.iter().map(|layer| sha256(&layer.diff_id)).collect();
-    let config = Blob::json(
-        "application/vnd.oci.image.config.v1+json",
-        &json!({
-            "architecture": contents.architecture,
-            "os": "linux",
-            "config": contents.config,
-            "rootfs": {"type": "layers", "diff_ids": diff_ids},
-        }),
-    );
+    let mut config = json!({
+        "architecture": contents.architecture,
+        "os": "linux",
+        "config": contents.config,
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+    });
+    if !contents.created.is_empty() {
+        config["created"] = contents.created.into();
+    }
+    let config = Blob::json("application/vnd.oci.image.config.v1+json", &config);
     let layers: Vec<Blob> = layers.into_iter().map(|layer| layer.blob).collect();
     let manifest_type = "application/vnd.oci.image.manifest.v1+json";
     let manifest = Blob::json(
@@ -138,8 +154,10 @@ fn write_tar(contents: &Contents<'_>, layers: Vec<Layer>, to: impl Write) -> io:
             "mediaType": manifest_type,
             "config": config.descriptor(),
             "layers": layers.iter().map(Blob::descriptor).collect::<Vec<_>>(),
+            "annotations": contents.annotations,
         }),
     );
+    let digest = sha256(&manifest.digest);
     let mut descriptor = manifest.descriptor();
     descriptor["platform"] = json!({"architecture": contents.architecture, "os": "linux"});
     let tag = contents.name.rsplit(':').next().unwrap_or_default();
@@ -187,7 +205,8 @@ fn write_tar(contents: &Contents<'_>, layers: Vec<Layer>, to: impl Write) -> io:
             Content::Bytes(bytes) => append(&path, blob.size, &mut bytes.as_slice())?,
         }
     }
-    tar.into_inner()?.flush()
+    tar.into_inner()?.flush()?;
+    Ok(digest)
 }
 
 impl Blob {
@@ -235,6 +254,14 @@ impl<W: Write> Write for Digesting<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
+}
+
+/// The digest of these bytes, as `sha256:HEX`.
+#[must_use]
+pub fn sha256_of(bytes: &[u8]) -> String {
+    let mut context = Context::new(&SHA256);
+    context.update(bytes);
+    sha256(&hex(context))
 }
 
 fn sha256(digest: &str) -> String {

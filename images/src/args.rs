@@ -2,8 +2,10 @@
 
 use anyhow::Context as _;
 use clap::Parser;
-use fpga_images::{ClientLibraries, Compression, Parts, Shipped};
-use std::path::PathBuf;
+use fpga_images::{ClientLibraries, Compression, Parts, Shipped, sha256_of};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Makes archives of the images that the chart installs, from programs and libraries that were built before.
 #[derive(Debug, Parser)]
@@ -26,7 +28,8 @@ pub struct Args {
     )]
     kube_scheduler: PathBuf,
 
-    /// Folder for the archives, NAME.tar.
+    /// Folder for the archives, NAME.tar, and their bills of materials, NAME.cdx.json. SHA256SUMS there has the checksums of
+    /// all of them. With all images that the chart installs, digests.yaml has their digests as values of the chart.
     #[arg(long, env = "FPGA_IMAGES_OUT", value_name = "DIR", default_value = "build/images")]
     out: PathBuf,
 
@@ -41,6 +44,10 @@ pub struct Args {
     /// The commit that the programs were built from, for a label.
     #[arg(long, env = "FPGA_IMAGES_REVISION", default_value = "")]
     revision: String,
+
+    /// The time of that commit, as 2026-01-31T12:00:00Z. hack/images.sh takes it from SOURCE_DATE_EPOCH or the commit.
+    #[arg(long, env = "FPGA_IMAGES_CREATED", default_value = "")]
+    created: String,
 }
 
 impl Args {
@@ -49,28 +56,57 @@ impl Args {
     /// # Errors
     /// An image can't be made.
     pub fn run(self) -> anyhow::Result<()> {
-        std::fs::create_dir_all(&self.out)
+        fs::create_dir_all(&self.out)
             .with_context(|| format!("can't make the folder {}", self.out.display()))?;
         let parts = Parts {
             programs: self.from.clone(),
-            client_libraries: self.from,
+            client_libraries: self.from.clone(),
             portability: ClientLibraries::Portable,
-            kube_scheduler: self.kube_scheduler,
-            registry: self.registry,
-            tag: self.tag,
-            revision: self.revision,
+            kube_scheduler: self.kube_scheduler.clone(),
+            registry: self.registry.clone(),
+            tag: self.tag.clone(),
+            revision: self.revision.clone(),
+            created: self.created.clone(),
         };
-        let images = if self.images.is_empty() { Shipped::OURS.to_vec() } else { self.images };
+        let images = if self.images.is_empty() { Shipped::OURS.to_vec() } else { self.images.clone() };
+        let mut digests = String::from(
+            "# The images of this build, by digest: helm install … --values digests.yaml\nimages:\n  digests:\n",
+        );
         println!("{:<45} {:>12} {:>10}  archive", "image", "compressed", "unpacked");
         for shipped in images {
             let archive = self.out.join(format!("{shipped}.tar"));
             let image = shipped.image(&parts)?;
-            let size = image.write(&archive, Compression::Gzip)?;
-            let [packed, unpacked] = [size.packed, size.unpacked].map(mebibytes);
+            let written = image.write(&archive, Compression::Gzip)?;
+            let bill = self.out.join(format!("{shipped}.cdx.json"));
+            fs::write(&bill, image.bill()?).with_context(|| format!("can't write {}", bill.display()))?;
+            // Writing to a string can't fail.
+            let _ = writeln!(digests, "    {shipped}: {}", written.digest);
+            let [packed, unpacked] = [written.size.packed, written.size.unpacked].map(mebibytes);
             println!("{:<45} {packed:>12} {unpacked:>10}  {}", image.name(), archive.display());
         }
-        Ok(())
+        if self.images.is_empty() {
+            let path = self.out.join("digests.yaml");
+            fs::write(&path, digests).with_context(|| format!("can't write {}", path.display()))?;
+        }
+        write_checksums(&self.out)
     }
+}
+
+/// Writes SHA256SUMS, as `sha256sum` reads it, of all archives and bills in the folder, also those of earlier runs.
+fn write_checksums(folder: &Path) -> anyhow::Result<()> {
+    let failed = || format!("can't write the checksums in {}", folder.display());
+    let files = fs::read_dir(folder).with_context(failed)?;
+    let names = files.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<std::io::Result<Vec<_>>>().with_context(failed)?;
+    names
+        .retain(|name| [".tar", ".cdx.json"].iter().any(|end| name.ends_with(end)) || name == "digests.yaml");
+    names.sort();
+    let lines = names.iter().map(|name| {
+        let digest = sha256_of(&fs::read(folder.join(name))?);
+        Ok(format!("{}  {name}\n", digest.trim_start_matches("sha256:")))
+    });
+    let sums = lines.collect::<std::io::Result<String>>().with_context(failed)?;
+    fs::write(folder.join("SHA256SUMS"), sums).with_context(failed)
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -1,13 +1,23 @@
 //! What programs and libraries say of themselves.
 
 use crate::error::ImageError;
+use crate::sbom::Crate;
+use flate2::read::ZlibDecoder;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _};
-use object::{Architecture, Endianness, Object as _};
+use object::{Architecture, Endianness, Object as _, ObjectSection as _};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::Path;
 
 /// The newest glibc whose symbols a client library may need: that of RHEL 8. Ubuntu 20.04 has 2.31.
 const CLIENT_GLIBC: GlibcVersion = GlibcVersion { major: 2, minor: 28 };
+
+/// The section in which `cargo auditable` names a program's crates.
+const CRATES_SECTION: &str = ".dep-v0";
+/// Longest list of crates that is read.
+const MOST_CRATES_BYTES: u64 = 8 << 20;
 
 /// Version of glibc in which a symbol appeared or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +55,31 @@ pub(crate) fn needs_libraries(path: &Path) -> Result<bool, ImageError> {
         .map_err(|error| not_elf(path, &error))?
         .map_or(&[][..], |(entries, _)| entries);
     Ok(dynamic.iter().any(|entry| entry.tag(endian) == DT_NEEDED))
+}
+
+/// The crates that a program or library is made of, without those that only its build needed. `None` if it does not name
+/// any.
+pub(crate) fn crates(path: &Path) -> Result<Option<BTreeSet<Crate>>, ImageError> {
+    let bytes = read(path)?;
+    let elf = parse(path, &bytes)?;
+    let Some(section) = elf.section_by_name(CRATES_SECTION) else { return Ok(None) };
+    let data = section.data().map_err(|error| not_elf(path, &error))?;
+    let mut text = Vec::new();
+    let unreadable = |reason: String| ImageError::NoElf { path: path.to_owned(), reason };
+    let read = ZlibDecoder::new(data).take(MOST_CRATES_BYTES).read_to_end(&mut text);
+    read.map_err(|error| unreadable(format!("{CRATES_SECTION}: {error}")))?;
+    let list: Value =
+        serde_json::from_slice(&text).map_err(|error| unreadable(format!("{CRATES_SECTION}: {error}")))?;
+    let packages = list["packages"].as_array().into_iter().flatten().filter(|one| one["kind"] != "build");
+    let crates = packages.filter_map(|one| {
+        let text = |key: &str| one[key].as_str().map(str::to_owned);
+        Some(Crate {
+            name: text("name")?,
+            version: text("version")?,
+            is_published: one["source"] == "crates.io",
+        })
+    });
+    Ok(Some(crates.collect()))
 }
 
 /// Checks that a client library needs no symbol that RHEL 8 and Ubuntu 20.04 lack.

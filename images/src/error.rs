@@ -71,6 +71,30 @@ pub enum ImageError {
         /// The missing program.
         entrypoint: String,
     },
+    /// A file of an image of ours is of no Debian package, so that no scanner would know it.
+    #[error(
+        "{path} is of no Debian package; images have files of packages only. Install the package that has it"
+    )]
+    NoPackage {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file is no longer as its Debian package brought it.
+    #[error(
+        "{path} is not as the package {package} brought it; install the package again: apt-get install --reinstall {package}"
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// Its package.
+        package: String,
+    },
+    /// A program of ours does not name the crates that it is made of.
+    #[error("{path} does not name its crates, so that no scanner would know them. Build it by `make dist`")]
+    NoCrates {
+        /// The program.
+        path: PathBuf,
+    },
     /// A client library would not load in images with an older glibc.
     #[error(
         "{path} needs symbols of a glibc newer than 2.28, so older images can't load it: {symbols}. Build it by `make dist`"

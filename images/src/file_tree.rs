@@ -1,6 +1,6 @@
 //! The files of a layer.
 
-use crate::debian;
+use crate::debian::{self, Package};
 use crate::elf;
 use crate::error::ImageError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,18 @@ const FOLDER_MODE: u32 = 0o755;
 pub struct FileTree {
     /// The paths are relative to the root.
     entries: BTreeMap<PathBuf, Entry>,
+    /// Packages of which something is here that is no file of theirs.
+    other_packages: BTreeSet<String>,
+    packages: BTreeSet<Package>,
+}
+
+/// Where the files of a tree must be from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From Debian packages, as these brought them.
+    Packages,
+    /// From anywhere, for tests on other distributions.
+    Anywhere,
 }
 
 #[derive(Debug, Clone)]
@@ -100,18 +112,62 @@ impl FileTree {
         self.of_this_machine(debian::files_of(package)?)
     }
 
-    /// Adds the licences of the Debian packages whose files are here.
-    #[must_use]
-    pub fn licences(mut self) -> Self {
-        let files = self.entries.values().filter_map(|entry| match entry {
-            Entry::File(path) => path.canonicalize().ok(),
-            _ => None,
-        });
-        let files: Vec<PathBuf> = files.collect();
-        for copyright in debian::copyrights(files.iter().map(PathBuf::as_path)) {
-            self = self.file(copyright.clone(), copyright);
+    /// Adds the certificate authorities of the package ca-certificates at `path`.
+    ///
+    /// # Errors
+    /// The package is not installed.
+    pub(crate) fn authorities(mut self, path: &Path) -> Result<Self, ImageError> {
+        self.other_packages.insert("ca-certificates".to_owned());
+        Ok(self.text(path, debian::authorities()?))
+    }
+
+    /// Adds what says where the files here are from: their Debian packages' entries in dpkg's database, as scanners read
+    /// them, the licences, and the name of the distribution. Nothing where no file is Debian's.
+    ///
+    /// # Errors
+    /// dpkg fails, or a file is not from a package although it must be.
+    pub(crate) fn package_database(self, origin: Origin) -> Result<Self, ImageError> {
+        let system = ["/etc/debian_version", "/etc/os-release", "/usr/lib/os-release"].map(PathBuf::from);
+        let mut tree = self.of_this_machine(system.into_iter().filter(|path| path.exists()))?;
+        let files = tree.sources().map(|path| path.canonicalize().map_err(|source| read_error(path, source)));
+        let files = files.collect::<Result<BTreeSet<_>, _>>()?;
+        let owners = debian::owners(files.iter().map(PathBuf::as_path));
+        let names: BTreeSet<String> = owners.values().chain(&tree.other_packages).cloned().collect();
+        if origin == Origin::Packages {
+            let changed = debian::changed(&names)?.iter().map(|path| in_image(path)).collect::<BTreeSet<_>>();
+            for path in &files {
+                let package = owners.get(path).ok_or_else(|| ImageError::NoPackage { path: path.clone() })?;
+                if changed.contains(&in_image(path)) {
+                    return Err(ImageError::Changed { path: path.clone(), package: package.clone() });
+                }
+            }
         }
-        self
+        for name in names {
+            let package = debian::package(&name)?;
+            let entry = Path::new("/var/lib/dpkg/status.d").join(&package.name);
+            let licence = Path::new("/usr/share/doc").join(&package.name).join("copyright");
+            tree = tree.text(&entry, package.status.as_str());
+            tree = tree
+                .text(entry.with_file_name(format!("{}.md5sums", package.name)), package.checksums.as_str());
+            if licence.is_file() {
+                tree = tree.file(licence.clone(), licence);
+            }
+            tree.packages.insert(package);
+        }
+        Ok(tree)
+    }
+
+    /// The Debian packages whose files are here, after [`Self::package_database`].
+    pub(crate) fn packages(&self) -> &BTreeSet<Package> {
+        &self.packages
+    }
+
+    /// The files of this machine.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Path> {
+        self.entries.values().filter_map(|entry| match entry {
+            Entry::File(source) => Some(source.as_path()),
+            _ => None,
+        })
     }
 
     /// The file of this machine that lies at `path`.
@@ -203,7 +259,8 @@ fn merged_folder(path: &Path) -> Option<&'static str> {
     MERGED_INTO_USR.into_iter().find(|merged| name == *merged)
 }
 
-fn is_elf(path: &Path) -> Result<bool, ImageError> {
+/// Whether a file begins as programs and libraries do.
+pub(crate) fn is_elf(path: &Path) -> Result<bool, ImageError> {
     let mut start = [0; 4];
     let mut file = fs::File::open(path).map_err(|source| read_error(path, source))?;
     match io::Read::read_exact(&mut file, &mut start) {

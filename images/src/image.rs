@@ -1,12 +1,19 @@
 //! An image: layers of files, and what a runtime must know of them.
 
-use crate::archive::{self, Compression, Contents, Size};
+use crate::archive::{self, Compression, Contents, Written, sha256_of};
+use crate::debian;
 use crate::elf;
 use crate::error::ImageError;
-use crate::file_tree::FileTree;
+use crate::file_tree::{FileTree, is_elf};
+use crate::sbom::{self, Materials};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// Prefix of the labels that are annotations of the manifest, too.
+const OCI: &str = "org.opencontainers.image.";
+/// Annotation of the manifest: the digest of the bill of materials.
+const SBOM_ANNOTATION: &str = "fpga-scheduling.io/sbom";
 
 /// The user of images: no user of a system, and not root.
 const USER: &str = "65532:65532";
@@ -18,6 +25,8 @@ pub struct Image {
     entrypoint: String,
     user: String,
     labels: BTreeMap<String, String>,
+    /// When the image was made, in RFC 3339; empty for no time.
+    created: String,
     /// Variables of the environment beside `PATH`.
     variables: BTreeMap<String, String>,
     /// From below.
@@ -33,6 +42,7 @@ impl Image {
             entrypoint: entrypoint.to_owned(),
             user: USER.to_owned(),
             labels: BTreeMap::new(),
+            created: String::new(),
             variables: BTreeMap::new(),
             layers: Vec::new(),
         }
@@ -72,6 +82,14 @@ impl Image {
         self
     }
 
+    /// Sets the time at which the image was made, as `2026-01-31T12:00:00Z`: that of its sources, if the same sources are
+    /// to give the same image.
+    #[must_use]
+    pub fn created(mut self, time: &str) -> Self {
+        time.clone_into(&mut self.created);
+        self
+    }
+
     /// Adds a layer above the others. What changes seldom lies below, since nodes keep the layers that they have.
     #[must_use]
     pub fn layer(mut self, layer: FileTree) -> Self {
@@ -99,7 +117,7 @@ impl Image {
     ///
     /// # Errors
     /// A file can't be read, the entrypoint is missing, or the archive can't be written.
-    pub fn write(&self, archive: &Path, compression: Compression) -> Result<Size, ImageError> {
+    pub fn write(&self, archive: &Path, compression: Compression) -> Result<Written, ImageError> {
         let program = self.layers.iter().rev().find_map(|layer| layer.source(Path::new(&self.entrypoint)));
         let program = program.ok_or_else(|| ImageError::NoEntrypoint {
             image: self.name.clone(),
@@ -109,9 +127,43 @@ impl Image {
             name: qualified(&self.name),
             architecture: elf::architecture(program)?,
             config: self.config(),
+            created: &self.created,
+            annotations: self.annotations()?,
             layers: &self.layers,
         };
         archive::write(&contents, archive, compression)
+    }
+
+    /// The bill of materials, CycloneDX in JSON. The manifest has its digest.
+    ///
+    /// # Errors
+    /// A file can't be read.
+    pub fn bill(&self) -> Result<String, ImageError> {
+        let mut materials = Materials::default();
+        for layer in &self.layers {
+            materials.packages.extend(layer.packages().iter().cloned());
+            // dpkg's list names the packages of Debian's files.
+            let ours = layer.sources().filter(|_| layer.packages().is_empty());
+            for path in ours {
+                if is_elf(path)? {
+                    materials.crates.extend(elf::crates(path)?.unwrap_or_default());
+                }
+            }
+        }
+        materials.distribution = debian::distribution().filter(|_| !materials.packages.is_empty());
+        let bill = sbom::bill(&self.name, &self.created, &materials);
+        Ok(format!("{bill:#}\n"))
+    }
+
+    fn annotations(&self) -> Result<BTreeMap<String, String>, ImageError> {
+        let labels = self.labels.iter().filter(|(key, _)| key.starts_with(OCI));
+        let mut annotations: BTreeMap<_, _> =
+            labels.map(|(key, value)| (key.clone(), value.clone())).collect();
+        if !self.created.is_empty() {
+            annotations.insert(format!("{OCI}created"), self.created.clone());
+        }
+        annotations.insert(SBOM_ANNOTATION.to_owned(), sha256_of(self.bill()?.as_bytes()));
+        Ok(annotations)
     }
 
     fn config(&self) -> Value {

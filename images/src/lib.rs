@@ -5,6 +5,8 @@
 //! our own programs, which the chart installs and the tests on real nodes run.
 //!
 //! The same files give the same archive, byte by byte: entries are sorted, times are zero.
+//!
+//! The layers with Debian's files have its packages' entries in dpkg's database, and each image has a bill of materials.
 
 mod archive;
 mod debian;
@@ -12,9 +14,10 @@ mod elf;
 mod error;
 mod file_tree;
 mod image;
+mod sbom;
 mod shipped;
 
-pub use archive::{Compression, Size};
+pub use archive::{Compression, Size, Written, sha256_of};
 pub use error::ImageError;
 pub use file_tree::FileTree;
 pub use image::Image;

@@ -2,7 +2,7 @@
 
 use crate::elf;
 use crate::error::ImageError;
-use crate::file_tree::FileTree;
+use crate::file_tree::{FileTree, Origin};
 use crate::image::Image;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,9 @@ const CLIENT_LIBRARIES: &str = "/usr/lib/kube-fpga";
 /// The client library that every pod gets.
 const ICD: &str = "libfpga_opencl_icd.so";
 /// The client libraries besides: in the place of an ICD loader, and the OpenCL layer that times native applications.
-const MORE_CLIENT_LIBRARIES: [&str; 2] = ["libOpenCL.so.1", "libfpga_opencl_layer.so"];
+const MORE_CLIENT_LIBRARIES: [&str; 2] = [DROP_IN, "libfpga_opencl_layer.so"];
+/// Linked from an archive, which names no crates; they are those of the ICD.
+const DROP_IN: &str = "libOpenCL.so.1";
 /// PoCL, its built-in functions and headers, and the ICD loader.
 const POCL_PACKAGES: [&str; 4] = ["libpocl2", "libpocl2-common", "pocl-opencl-icd", "ocl-icd-libopencl1"];
 /// What the compiler in PoCL asks the linker to link with. It takes the folder of a GCC for whole if that has
@@ -30,7 +32,7 @@ const LINKED_BY_POCL: [&str; 9] = [
     "libm.so.6",
     "libmvec.so.1",
 ];
-/// Certificate authorities, on Debian by the package ca-certificates.
+/// Certificate authorities, where programs look for them.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Root. What lies below the kubelet's folders and in the folder of tokens is root's.
 const ROOT: &str = "0:0";
@@ -86,6 +88,8 @@ pub struct Parts {
     pub tag: String,
     /// The commit that the programs were built from; empty where it is unknown.
     pub revision: String,
+    /// The time of that commit in RFC 3339; empty where it is unknown.
+    pub created: String,
 }
 
 impl Shipped {
@@ -122,7 +126,7 @@ impl Shipped {
     /// A file is missing, or a client library would not load in older images.
     pub fn image(self, parts: &Parts) -> Result<Image, ImageError> {
         if self == Self::KubeScheduler {
-            return kube_scheduler(&parts.kube_scheduler);
+            return kube_scheduler(&parts.kube_scheduler, parts.origin());
         }
         let program = match self {
             Self::DeviceManagerPocl => "fpga-device-manager",
@@ -140,9 +144,16 @@ impl Shipped {
             // Folders that the kubelet makes are root's: a container that starts before the collector gives them away.
             Self::Collector => base.of_this_machine(["/bin/chown".into()])?,
             // It fetches bitstreams by https.
-            Self::NodePlugin => base.file(AUTHORITIES, AUTHORITIES),
+            Self::NodePlugin => match parts.origin() {
+                Origin::Packages => base.authorities(Path::new(AUTHORITIES))?,
+                Origin::Anywhere => base.file(AUTHORITIES, AUTHORITIES),
+            },
             _ => base,
         };
+        // The function of the example is a program in C.
+        if self != Self::FunctionSobel {
+            parts.check_crates(&of_this_machine)?;
+        }
         let top = FileTree::new().file(&entrypoint, of_this_machine);
         let top = match self {
             Self::NodePlugin => client_libraries(top, parts)?,
@@ -155,7 +166,7 @@ impl Shipped {
             _ => "65532:65532",
         };
         let image = Image::new(&parts.name_of(self), &entrypoint).user(user);
-        let image = image.layer(common(base).licences()).layer(top);
+        let image = image.layer(common(base).package_database(parts.origin())?).layer(top);
         Ok(parts.label(image, self.description()))
     }
 
@@ -201,10 +212,30 @@ impl Parts {
         format!("{}{separator}kube-fpga/{shipped}:{}", self.registry, self.tag)
     }
 
+    /// Users' images have files of packages only.
+    fn origin(&self) -> Origin {
+        match self.portability {
+            ClientLibraries::Portable => Origin::Packages,
+            ClientLibraries::OfThisMachine => Origin::Anywhere,
+        }
+    }
+
+    /// Checks that scanners know the crates of a program of ours.
+    fn check_crates(&self, program: &Path) -> Result<(), ImageError> {
+        match self.portability {
+            ClientLibraries::Portable if elf::crates(program)?.is_none() => {
+                Err(ImageError::NoCrates { path: program.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn label(&self, image: Image, description: &str) -> Image {
         let image = image
             .label("org.opencontainers.image.title", "kube-fpga")
             .label("org.opencontainers.image.description", description)
+            .created(&self.created)
+            .label("org.opencontainers.image.source", env!("CARGO_PKG_REPOSITORY"))
             .label("org.opencontainers.image.version", env!("CARGO_PKG_VERSION"))
             .label("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE"));
         if self.revision.is_empty() {
@@ -232,6 +263,9 @@ fn client_libraries(tree: FileTree, parts: &Parts) -> Result<FileTree, ImageErro
         let library = parts.client_libraries.join(name);
         if parts.portability == ClientLibraries::Portable {
             elf::check_client_library(&library)?;
+        }
+        if name != DROP_IN {
+            parts.check_crates(&library)?;
         }
         tree = tree.file(Path::new(CLIENT_LIBRARIES).join(name), library);
     }
@@ -274,7 +308,7 @@ fn normal(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// kube-scheduler as its own project names it, in the version that it says it has.
-fn kube_scheduler(program: &Path) -> Result<Image, ImageError> {
+fn kube_scheduler(program: &Path, origin: Origin) -> Result<Image, ImageError> {
     let command = format!("{} --version", program.display());
     let output = Command::new(program)
         .arg("--version")
@@ -287,6 +321,6 @@ fn kube_scheduler(program: &Path) -> Result<Image, ImageError> {
     let entrypoint = "/usr/local/bin/kube-scheduler";
     let name = format!("registry.k8s.io/kube-scheduler:{version}");
     let base = FileTree::new().libraries_of(program)?;
-    let image = Image::new(&name, entrypoint).layer(common(base).licences());
+    let image = Image::new(&name, entrypoint).layer(common(base).package_database(origin)?);
     Ok(image.layer(FileTree::new().file(entrypoint, program)))
 }

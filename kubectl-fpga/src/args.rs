@@ -4,7 +4,9 @@ use crate::bitstream::BitstreamArgs;
 use crate::bitstreams::BitstreamsArgs;
 use crate::boards::BoardsArgs;
 use crate::connection::ConnectArgs;
+use crate::cordon::{CordonArgs, UncordonArgs};
 use crate::doctor::DoctorArgs;
+use crate::drain::DrainArgs;
 use crate::explain::ExplainArgs;
 use crate::functions::FunctionsArgs;
 use crate::moves::MovesArgs;
@@ -25,6 +27,7 @@ const EXAMPLES: &str = "Examples:
   kubectl fpga boards                    # who has which board
   kubectl fpga moves                     # which pods were moved, and why
   kubectl fpga pool jobs                 # which jobs of the pool wait, and why
+  kubectl fpga drain n1/dm0              # takes a board out of rotation, and its pods off it
   kubectl fpga doctor                    # what is wrong, and how to mend it
 Put the program `kubectl-fpga` into a folder of your PATH, and kubectl finds it.";
 
@@ -71,6 +74,15 @@ enum Command {
     /// The slots that boards lend to the pool, who has them, and which jobs wait, and why.
     #[command(after_help = crate::pool::EXAMPLES)]
     Pool(PoolArgs),
+    /// Takes boards out of rotation: they keep their pods and get no new ones.
+    #[command(after_help = crate::cordon::CORDON_EXAMPLES)]
+    Cordon(CordonArgs),
+    /// Puts boards back into rotation.
+    #[command(after_help = crate::cordon::UNCORDON_EXAMPLES)]
+    Uncordon(UncordonArgs),
+    /// Takes a board out of rotation and evicts the pods that have it.
+    #[command(after_help = crate::drain::EXAMPLES)]
+    Drain(DrainArgs),
     /// Makes, sends and reads artifacts of bitstreams.
     #[command(after_help = crate::bitstream::EXAMPLES)]
     Bitstream(BitstreamArgs),
@@ -99,6 +111,9 @@ impl Args {
                 Command::Bitstreams(args) => args.run(&connect).await,
                 Command::Moves(args) => args.run(&connect).await,
                 Command::Pool(args) => args.run(&connect).await,
+                Command::Cordon(args) => args.run(&connect).await,
+                Command::Uncordon(args) => args.run(&connect).await,
+                Command::Drain(args) => args.run(&connect).await,
                 Command::Bitstream(args) => args.run(&connect).await,
                 Command::Doctor(args) => args.run(&connect).await,
             }
@@ -125,6 +140,9 @@ mod tests {
             "bitstream",
             "bitstreams",
             "boards",
+            "cordon",
+            "uncordon",
+            "drain",
             "functions",
             "moves",
             "pool",

@@ -1,12 +1,11 @@
 //! `kubectl fpga boards`: every board with the pods that have it, as the nodes' annotations and the pods say.
 
 use crate::connection::ConnectArgs;
-use crate::nodes::{free_slots, kind_of, loaded_on, share};
+use crate::nodes::{free_slots, health, kind_of, loaded_on, share};
 use crate::objects;
-use crate::output::{Cell, Colours, Format, Style, Table, print, print_json};
+use crate::output::{Cell, Colours, Format, Table, print, print_json};
 use anyhow::Result;
-use fpga_core::device::Health;
-use fpga_core::node_state::{ANNOTATION, DeviceState, NodeState, decode};
+use fpga_core::node_state::{ANNOTATION, CordonedBoard, DeviceState, NodeState, decode};
 use fpga_registry_api::FpgaPod;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt as _};
@@ -33,6 +32,12 @@ struct Board {
     node: String,
     #[serde(flatten)]
     device: DeviceState,
+    /// Whether it answers, and whether it is out of rotation.
+    #[serde(skip)]
+    health: Cell,
+    /// Why it is out of rotation, and since when; `None` if it is in rotation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cordon: Option<CordonedBoard>,
     /// Names of the bitstreams in its slots.
     holds: Vec<String>,
     #[serde(rename = "windowMs")]
@@ -83,6 +88,8 @@ fn boards_of(node: &Node, pods: &[FpgaPod]) -> Vec<Board> {
         Board {
             node: name.clone(),
             device: device.clone(),
+            health: health(device, &state),
+            cordon: state.cordons.get(&device.id).cloned(),
             holds: loaded_on(device, &state),
             window: state.window.0,
             instances: instances(&state),
@@ -106,16 +113,12 @@ fn table(boards: &[Board], most: usize) -> Table {
     ]);
     for board in boards {
         let device = &board.device;
-        let health = match device.health {
-            Health::Healthy => Cell::new("healthy", Style::Green),
-            Health::Unhealthy => Cell::new("unhealthy", Style::Red),
-        };
         let instances = board.instances.map(|(used, limit)| format!("{used}/{limit}"));
         table.push(vec![
             board.node.as_str().into(),
             device.id.as_str().into(),
             kind_of(device).into(),
-            health,
+            board.health.clone(),
             format!("{}/{} free", free_slots(device), device.slots).into(),
             share(device.usage.0, board.window.saturating_mul(device.slots.into())),
             crate::nodes::list(&board.holds, 3).into(),
@@ -140,6 +143,7 @@ mod tests {
                          "usageMs": 200, "healthy": true}],
             "bitstreams": [{"name": "sobel", "lastUsedAgoMs": 0}],
             "plugin": {"boards": {"dm0": [3, 16]}},
+            "cordons": {"dm0": {"reason": "fan", "sinceMs": 5, "healthy": true}},
         });
         let node = json!({"metadata": {"name": "n", "annotations": {ANNOTATION: state.to_string()}}});
         let node: Node = serde_json::from_value(node).unwrap();
@@ -155,6 +159,6 @@ mod tests {
             [pod("a", "n", "dm0"), pod("b", "n", "dm1"), pod("c", "m", "dm0"), pod("d", "n", "dm1,dm0")];
         let text = table(&boards_of(&node, &pods), 2).render(Colours::Off);
         let line = text.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(line, "n dm0 intel/a10/1 healthy 3/4 free 50% sobel 3/16 shop/a,shop/d");
+        assert_eq!(line, "n dm0 intel/a10/1 healthy, cordoned: fan 3/4 free 50% sobel 3/16 shop/a,shop/d");
     }
 }

@@ -1,5 +1,6 @@
 //! Connections to the cluster and to the extender.
 
+use crate::account::Account;
 use crate::part::Part;
 use crate::problem::Problem;
 use clap::Args;
@@ -77,6 +78,10 @@ pub struct ConnectArgs {
         global = true
     )]
     pub picker_service: String,
+    /// Service account by whose tokens the extender and the endpoint picker know who reads [default: fpga-reader in their
+    /// namespaces, which may read what belongs to all namespaces].
+    #[arg(long, env = "FPGA_READER", value_name = "NAMESPACE/NAME", global = true)]
+    pub reader: Option<Account>,
     /// Timeout of one request, in seconds.
     #[arg(long, env = "FPGA_TIMEOUT", value_name = "SECONDS", default_value_t = 10, global = true,
         value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -98,7 +103,7 @@ impl ConnectArgs {
     /// Connects to the configured cluster.
     ///
     /// # Errors
-    /// [`Problem::NotConfigured`] if no cluster is configured.
+    /// [`Problem::NotConfigured`] if no cluster is configured, [`Problem::Kubeconfig`] if it is in a wrong way.
     pub async fn cluster(&self) -> Result<Cluster, Problem> {
         self.cluster_with(self.time()).await
     }
@@ -106,7 +111,7 @@ impl ConnectArgs {
     /// Connects to the configured cluster, for watches: an answer may be silent for `silence`.
     ///
     /// # Errors
-    /// [`Problem::NotConfigured`] if no cluster is configured.
+    /// [`Problem::NotConfigured`] if no cluster is configured, [`Problem::Kubeconfig`] if it is in a wrong way.
     pub async fn watched_cluster(&self, silence: Duration) -> Result<Cluster, Problem> {
         self.cluster_with(self.time().max(silence)).await
     }
@@ -114,13 +119,17 @@ impl ConnectArgs {
     // Nothing is asked again behind the user's back: who waits should hear at once that a part is away.
     async fn cluster_with(&self, silence: Duration) -> Result<Cluster, Problem> {
         let config = kube_config::load(self.kubeconfig.as_deref(), self.context.as_deref()).await;
-        let mut config = config.map_err(|error| Problem::not_configured(&error))?;
+        let mut config = config.map_err(|error| Problem::of_kubeconfig(&error))?;
         config.connect_timeout = Some(self.time());
         config.read_timeout = Some(silence);
         config.default_retry = false;
-        let server = config.cluster_url.to_string();
+        let mut server = config.cluster_url.to_string();
+        if let Some(proxy) = config.proxy_url.as_ref().and_then(http::Uri::host) {
+            server = format!("{server} (by way of the proxy {proxy})");
+        }
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|error| Problem::not_configured(&error))?;
+        let plugin = config.auth_info.exec.clone();
+        let client = Client::try_from(config).map_err(|error| Problem::of_client(&error, plugin.as_ref()))?;
         Ok(Cluster { client, server, namespace })
     }
 

@@ -70,7 +70,7 @@ fn functions(pods: &[FpgaPod]) -> Vec<Function> {
         function.owner = owner;
         function.pods += 1;
         function.ready += usize::from(pod.is_ready);
-        function.bitstreams.extend(pod.bitstreams.iter().map(ToString::to_string));
+        function.bitstreams.extend(pod.requirement.bitstreams.iter().map(ToString::to_string));
         match &pod.node {
             None => function.waiting += 1,
             Some(node) if pod.boards.is_empty() => {

@@ -243,14 +243,10 @@ fn wide_rows(node: &Node) -> Vec<Vec<Cell>> {
     let recent = list(&recent.collect::<Vec<_>>(), 4);
     let devices = known.state.devices.iter().map(|device| {
         let capacity = known.state.window.0.saturating_mul(u64::from(device.slots));
-        let health = match device.health {
-            Health::Healthy => Cell::new("healthy", Style::Green),
-            Health::Unhealthy => Cell::new("unhealthy", Style::Red),
-        };
         vec![
             view.name.as_str().into(),
             device.id.as_str().into(),
-            health,
+            health(device, &known.state),
             kind_of(device).into(),
             format!("{}/{} free", free_slots(device), device.slots).into(),
             device.queued.to_string().into(),
@@ -265,6 +261,19 @@ fn wide_rows(node: &Node) -> Vec<Vec<Cell>> {
         ]
     });
     devices.collect()
+}
+
+/// Whether a device answers, and whether it is out of rotation. `device` must belong to `state`.
+#[must_use]
+pub fn health(device: &DeviceState, state: &NodeState) -> Cell {
+    let (text, style) = match state.reported_health(device) {
+        Health::Healthy => ("healthy", Style::Green),
+        Health::Unhealthy => ("unhealthy", Style::Red),
+    };
+    match state.cordons.get(&device.id) {
+        None => Cell::new(text, style),
+        Some(cordoned) => Cell::new(format!("{text}, {}", cordoned.cordon), Style::Yellow),
+    }
 }
 
 /// Number of empty slots of a device.

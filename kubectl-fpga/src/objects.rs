@@ -32,7 +32,23 @@ pub async fn list<K>(cluster: &Cluster, api: &Api<K>, resources: &'static str) -
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let mut params = ListParams::default().limit(PAGE);
+    list_by(cluster, api, resources, ListParams::default()).await
+}
+
+/// As [`list`], those that `params` select.
+///
+/// # Errors
+/// As for [`list`].
+pub async fn list_by<K>(
+    cluster: &Cluster,
+    api: &Api<K>,
+    resources: &'static str,
+    params: ListParams,
+) -> Result<Vec<K>, Problem>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = params.limit(PAGE);
     let mut all = Vec::new();
     loop {
         let page = api.list(&params).await.map_err(|error| {

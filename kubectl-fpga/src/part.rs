@@ -19,6 +19,15 @@ impl Part {
         }
     }
 
+    /// Audience of the tokens that readers show the part.
+    #[must_use]
+    pub const fn audience(self) -> &'static str {
+        match self {
+            Self::Extender => fpga_extender_api::READ_AUDIENCE,
+            Self::Picker => fpga_picker_api::READ_AUDIENCE,
+        }
+    }
+
     /// The usual port.
     #[must_use]
     pub const fn port(self) -> u16 {

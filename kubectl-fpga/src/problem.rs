@@ -1,16 +1,21 @@
 //! Errors, each with a message that tells how to mend it.
 
 use crate::part::Part;
+use fpga_net::kube_config::KubeConfigError;
+use kube::config::ExecConfig;
 use std::error::Error;
 
 /// Why the plugin has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Problem {
-    /// No cluster is configured, or its configuration can't be used.
+    /// No cluster is configured.
     #[error(
         "no cluster is configured: {0}.\nGive --kubeconfig FILE or set KUBECONFIG; `kubectl cluster-info` shows whether it is right"
     )]
     NotConfigured(String),
+    /// The kubeconfig, its credentials or a proxy can't be used.
+    #[error("{0}.\n`kubectl cluster-info` with the same kubeconfig shows whether it is right")]
+    Kubeconfig(String),
     /// The API server does not answer.
     #[error(
         "the API server {server} can't be reached: {error}.\nCheck the address and the network; `kubectl --request-timeout=5s version` must work"
@@ -48,6 +53,22 @@ pub enum Problem {
         service: String,
         /// The missing object.
         why: String,
+    },
+    /// A replica does not let the user read.
+    #[error(
+        "{} {replica} does not answer {account}: {error}.\n--reader NAMESPACE/NAME names another service account, whose tokens \
+         you may create",
+        part.name()
+    )]
+    NoReader {
+        /// The part.
+        part: Part,
+        /// Name or address of the replica.
+        replica: String,
+        /// The service account whose token was shown.
+        account: String,
+        /// The replica's words.
+        error: String,
     },
     /// A replica does not answer.
     #[error(
@@ -99,10 +120,27 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// A [`Problem::NotConfigured`] with `error` and its causes.
+    /// Why there is no way to the API server.
     #[must_use]
-    pub fn not_configured(error: &dyn Error) -> Self {
-        Self::NotConfigured(chain(error))
+    pub fn of_kubeconfig(error: &KubeConfigError) -> Self {
+        match error {
+            KubeConfigError::Nowhere(_) => Self::NotConfigured(chain(error)),
+            _ => Self::Kubeconfig(chain(error)),
+        }
+    }
+
+    /// Why no client can be made of a kubeconfig whose user has this plugin for credentials.
+    #[must_use]
+    pub fn of_client(error: &kube::Error, plugin: Option<&ExecConfig>) -> Self {
+        let error = chain(error);
+        let Some(plugin) = plugin else {
+            return Self::Kubeconfig(format!("the kubeconfig can't be used: {error}"));
+        };
+        let command = plugin.command.as_deref().unwrap_or_default();
+        let hint = plugin.install_hint.as_ref().map(|hint| format!(".\n{}", hint.trim())).unwrap_or_default();
+        Self::Kubeconfig(format!(
+            "the plugin {command:?} of the kubeconfig gives no credentials: {error}{hint}"
+        ))
     }
 
     /// The problem behind `error`, an answer of the API server at `server`. `doing` names the operation, `grant` the

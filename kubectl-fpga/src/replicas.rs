@@ -4,13 +4,18 @@
 use crate::connection::{Cluster, ConnectArgs};
 use crate::part::Part;
 use crate::problem::{Grant, Problem, chain};
+use crate::reader::Reader;
+use fpga_net::read_access::TOKEN_HEADER;
 use futures::future::join_all;
+use http::StatusCode;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use kube::api::ListParams;
 use kube::client::Body;
 use kube::core::Status;
 use kube::{Api, Client};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 
 /// Longest answer that is accepted. The answer for 5,000 nodes has about 10 MB.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
@@ -28,6 +33,7 @@ pub struct Replica {
     /// Whether the EndpointSlice has the replica as ready.
     pub ready: bool,
     client: Client,
+    reader: Arc<Reader>,
     server: String,
     /// Prefixes of paths to try in this order: through the proxy as HTTP, then as HTTPS.
     prefixes: Vec<String>,
@@ -68,6 +74,7 @@ pub async fn find(part: Part, args: &ConnectArgs, cluster: &Cluster) -> Result<V
         return Err(none("is not there"));
     }
     let mut replicas = Vec::new();
+    let reader = Arc::new(Reader::new(part, args, Some(cluster)));
     for slice in &found.items {
         let port = port_of(slice.ports.as_deref().unwrap_or_default());
         for endpoint in slice.endpoints.iter().flatten() {
@@ -80,6 +87,7 @@ pub async fn find(part: Part, args: &ConnectArgs, cluster: &Cluster) -> Result<V
                 name: pod.to_owned(),
                 ready: endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true),
                 client: cluster.client.clone(),
+                reader: Arc::clone(&reader),
                 server: cluster.server.clone(),
                 prefixes: vec![proxy(""), proxy("https:")],
             });
@@ -110,6 +118,7 @@ pub async fn replicas(part: Part, args: &ConnectArgs) -> Result<Vec<Replica>, Pr
 /// # Errors
 /// [`Problem::Url`] if an address can't be used.
 pub fn given(part: Part, args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
+    let reader = Arc::new(Reader::new(part, args, None));
     let replica = |url: &http::Uri| {
         if url.scheme().is_none() || url.authority().is_none() {
             let error = "it has no scheme".to_owned();
@@ -117,7 +126,8 @@ pub fn given(part: Part, args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
         }
         let name = url.to_string().trim_end_matches('/').to_owned();
         let client = args.replica(part, url)?;
-        Ok(Replica { part, server: name.clone(), name, ready: true, client, prefixes: vec![String::new()] })
+        let (reader, prefixes) = (Arc::clone(&reader), vec![String::new()]);
+        Ok(Replica { part, server: name.clone(), name, ready: true, client, reader, prefixes })
     };
     args.given(part).iter().map(replica).collect()
 }
@@ -161,9 +171,11 @@ impl Replica {
         for prefix in &self.prefixes {
             match self.try_prefix(&format!("{prefix}{path}")).await {
                 Ok(answer) => return Ok(answer),
+                Err(problem @ (Problem::Silent { .. } | Problem::Answer { .. })) => {
+                    last = last.or(Some(problem));
+                }
                 // A user without the right to the proxy has it for https neither.
-                Err(problem @ (Problem::Forbidden { .. } | Problem::Unauthorized(_))) => return Err(problem),
-                Err(problem) => last = last.or(Some(problem)),
+                Err(problem) => return Err(problem),
             }
         }
         let silent = || Problem::Silent {
@@ -174,34 +186,91 @@ impl Replica {
         Err(last.unwrap_or_else(silent))
     }
 
+    /// The answer to `path`. A replica that wants to know who reads gets a token.
     async fn try_prefix(&self, path: &str) -> Result<Option<String>, Problem> {
-        let silent = |error: String| Problem::Silent { part: self.part, replica: self.name.clone(), error };
-        let of_kube = |error: kube::Error| silent(chain(&error));
-        let request =
-            http::Request::get(path).body(Body::empty()).map_err(|error| silent(error.to_string()))?;
-        // `Client::request` would parse errors as a Status of the API server; a replica's errors are none.
-        let response = self.client.send(request).await.map_err(of_kube)?;
-        let code = response.status().as_u16();
-        let body = response.into_body().collect_bytes().await.map_err(of_kube)?;
-        if body.len() > MAX_ANSWER_BYTES {
-            return Err(silent("its answer is too long".to_owned()));
+        let mut token = self.reader.token().await;
+        let mut answer = self.send(path, token.as_deref()).await?;
+        if answer.is_by_replica(StatusCode::UNAUTHORIZED) {
+            token = Some(self.reader.renew(token.as_deref()).await?);
+            answer = self.send(path, token.as_deref()).await?;
         }
-        let text = String::from_utf8_lossy(&body).into_owned();
-        if (200..300).contains(&code) {
-            return Ok(Some(text));
+        if answer.code.is_success() {
+            return Ok(Some(answer.text));
         }
-        let status = serde_json::from_str::<Status>(&text).unwrap_or_default();
-        // A 404 of the API server carries a Status and means that the pod is gone; a 404 of a replica carries none and
-        // means that the object is unknown.
-        if code == 404 && status.code == 0 {
+        // A 404 of the API server means that the pod is gone, and one of a replica that the object is unknown.
+        if answer.is_by_replica(StatusCode::NOT_FOUND) {
             return Ok(None);
         }
-        let message = if status.message.is_empty() { text } else { status.message.clone() };
-        let error = kube::Error::Api(Box::new(Status { code, message, ..status }));
+        if answer.is_by_replica(StatusCode::UNAUTHORIZED) || answer.is_by_replica(StatusCode::FORBIDDEN) {
+            return Err(Problem::NoReader {
+                part: self.part,
+                replica: self.name.clone(),
+                account: self.reader.account().to_string(),
+                error: answer.words(),
+            });
+        }
+        let (code, message) = (answer.code.as_u16(), answer.words());
+        let error = kube::Error::Api(Box::new(Status { code, message, ..answer.status }));
         match Problem::of_api(&error, &self.server, &format!("asking the {}", self.part.name()), &PROXY) {
-            Problem::Other { error, .. } => Err(silent(error)),
+            Problem::Other { error, .. } => Err(self.silent(error)),
             problem => Err(problem),
         }
+    }
+
+    async fn send(&self, path: &str, token: Option<&str>) -> Result<Answer, Problem> {
+        let of_kube = |error: kube::Error| self.silent(chain(&error));
+        let mut request = http::Request::get(path);
+        if let Some(token) = token {
+            request = request.header(TOKEN_HEADER, token);
+        }
+        let request = request.body(Body::empty()).map_err(|error| self.silent(error.to_string()))?;
+        // `Client::request` would parse errors as a Status of the API server; a replica's errors are none.
+        let response = self.client.send(request).await.map_err(of_kube)?;
+        let code = response.status();
+        let body = response.into_body().collect_bytes().await.map_err(of_kube)?;
+        if body.len() > MAX_ANSWER_BYTES {
+            return Err(self.silent("its answer is too long".to_owned()));
+        }
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let status = if code.is_success() {
+            Status::default()
+        } else {
+            serde_json::from_str(&text).unwrap_or_default()
+        };
+        Ok(Answer { code, text, status })
+    }
+
+    fn silent(&self, error: String) -> Problem {
+        Problem::Silent { part: self.part, replica: self.name.clone(), error }
+    }
+}
+
+/// An answer of a replica, or of the API server on the way to it.
+struct Answer {
+    code: StatusCode,
+    text: String,
+    /// That of the API server; those of replicas have no code.
+    status: Status,
+}
+
+/// The answer of a replica to a request that it refuses.
+#[derive(Deserialize)]
+struct Refused {
+    error: String,
+}
+
+impl Answer {
+    /// Whether the replica itself has answered with this code.
+    fn is_by_replica(&self, code: StatusCode) -> bool {
+        self.code == code && self.status.code == 0
+    }
+
+    /// What the answer says.
+    fn words(&self) -> String {
+        if !self.status.message.is_empty() {
+            return self.status.message.clone();
+        }
+        serde_json::from_str(&self.text).map_or_else(|_| self.text.clone(), |refused: Refused| refused.error)
     }
 }
 

@@ -161,12 +161,24 @@ fn row(replica: &ReplicaView) -> Vec<Cell> {
     vec![
         replica.address.to_string().into(),
         replica.node.as_deref().unwrap_or("?").into(),
-        replica.board.as_deref().unwrap_or("?").into(),
+        boards(replica),
         replica.in_flight.to_string().into(),
         idle,
         known(replica.idle_with_bitstream),
         known(replica.waiting),
     ]
+}
+
+/// The boards of a replica, and why some are out of rotation.
+fn boards(replica: &ReplicaView) -> Cell {
+    let mut text = replica.board.clone().unwrap_or_else(|| "?".to_owned());
+    for (board, reason) in &replica.cordons {
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        // Writing to a string can't fail.
+        let _ = write!(text, "; {board} is cordoned{reason}");
+    }
+    let style = if replica.cordons.is_empty() { Style::Plain } else { Style::Yellow };
+    Cell::new(text, style)
 }
 
 fn pick_row(pick: &PickView) -> Vec<Cell> {
@@ -191,6 +203,10 @@ fn pick_row(pick: &PickView) -> Vec<Cell> {
                     format!(
                         "nothing fresh is known of its board: fewest in flight of {candidates}, {in_flight}"
                     ),
+                    Style::Yellow,
+                ),
+                "cordoned" => Cell::new(
+                    format!("its board is cordoned, and no other replica of {candidates} has an idle slot"),
                     Style::Yellow,
                 ),
                 other => Cell::from(other),
@@ -234,10 +250,12 @@ mod tests {
             json!({"address": format!("10.0.0.1:{port}"), "node": "n1", "board": "dm0", "fresh": fresh, "inFlight": 1,
                 "slots": 2, "idleWithBitstream": 1, "idle": 1, "waiting": 0})
         };
+        let mut cordoned = replica(3, true);
+        cordoned["cordons"] = json!({"dm0": "fan\u{1b}[2J"});
         serde_json::from_value(json!({
             "function": {"namespace": "default", "name": "sobel", "bitstream": "so\u{1b}[2Jbel", "inFlight": 2,
                 "perSecond": 1.5, "meanInFlight": 0.75, "recommendedReplicas": 3,
-                "replicas": [replica(1, true), replica(2, false)]},
+                "replicas": [replica(1, true), replica(2, false), cordoned]},
             "picks": picks,
         }))
         .unwrap()
@@ -250,18 +268,22 @@ mod tests {
                 "node": "n\u{1b}]0;x\u{7}", "board": null, "inFlight": 5, "waiting": 7})
         };
         let refused = json!({"agoMs": 10, "candidates": 0, "refused": "too_many_waiting"});
-        let picks =
-            json!([picked("resident"), picked("load"), picked("queue"), picked("in_flight"), refused]);
+        let picks = ["resident", "load", "queue", "in_flight", "cordoned"].map(picked);
+        let picks = json!([&picks[..], &[refused]].concat());
         let text = text("p\u{1b}1", &view(&picks), Colours::Off);
         for part in [
             "demand     1.50 requests/s, 0.75 in flight",
-            "replicas   2; recommended by demand: 3",
-            "10.0.0.1:1  n1    dm0    1          1 of 2      1               0",
-            "10.0.0.1:2  n1    dm0    1          ?           ?               ?",
+            "replicas   3; recommended by demand: 3",
+            "10.0.0.1:1  n1    dm0 ",
+            "1          1 of 2      1               0",
+            "10.0.0.1:2  n1    dm0 ",
+            "1          ?           ?               ?",
             "an idle slot has the bitstream",
             "no idle slot of 4 has the bitstream",
             "all slots of 4 are busy: the shortest queue, 7 wait",
             "fewest in flight of 4, 5",
+            "its board is cordoned, and no other replica of 4 has an idle slot",
+            "dm0; dm0 is cordoned: fan",
             "refused: too many waiting",
         ] {
             assert!(text.contains(part), "{text}\nhas no {part}");

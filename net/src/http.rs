@@ -253,7 +253,9 @@ impl Connection {
             }
             Err(error) => {
                 match error {
-                    HandshakeError::Failed(_) | HandshakeError::Timeout => debug!(%error, ?peer, "No TLS"),
+                    HandshakeError::Failed(_) | HandshakeError::Timeout | HandshakeError::Stranger => {
+                        debug!(%error, ?peer, "No TLS");
+                    }
                     HandshakeError::NoCertificate => warn!(%error, ?peer, "No TLS"),
                 }
                 Err(Refusal::Handshake)

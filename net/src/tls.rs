@@ -2,9 +2,10 @@
 //!
 //! Certificates and keys are PEM files. A server reads them again when they change, and keeps the old ones if the new
 //! ones cannot be used. A client reads them for each connection. A peer's names are those in its certificate's SAN;
-//! the common name is ignored.
+//! the common name is ignored, unless [`KnownClients`] names some.
 
 mod client;
+mod der;
 mod expiry;
 mod files;
 mod names;
@@ -15,9 +16,9 @@ mod server;
 pub use client::{ClientFiles, ConnectError};
 pub use expiry::{expires, pem_expires};
 pub use files::TlsError;
-pub use names::dns_names;
+pub use names::{common_name, dns_names};
 pub use pinned::PinnedKey;
-pub use server::{Expiry, HandshakeError, Reload, ServerFiles, ServerTls};
+pub use server::{Expiry, HandshakeError, KnownClients, Reload, ServerFiles, ServerTls};
 
 /// The ALPN name of HTTP/1.1.
 pub const HTTP_1: &[u8] = b"http/1.1";

@@ -56,6 +56,12 @@ impl TokenReviewer {
         Self { reviews: Api::all(client), audience, permits: Semaphore::new(MAX_REVIEWS) }
     }
 
+    /// The audience.
+    #[must_use]
+    pub fn audience(&self) -> &str {
+        &self.audience
+    }
+
     /// Asks the API server for the owner of `token`. The answer comes within 4 s.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ mod tests;
 
 pub use ids::{AllocationId, InstanceId, Token, WorkloadName};
 
-use crate::meanings::{Meanings, digests};
+use crate::meanings::{Meanings, digests, given};
 use fpga_cluster::allocation::{Occupation, Shortage, choose};
 use fpga_core::bitstream::Digest;
 use fpga_core::gate::{Allocated, AllocatedContainer};
@@ -230,8 +230,8 @@ impl Allocations {
     pub fn allocated(&self) -> Allocated {
         let container = |(_, claim): (&AllocationId, &Claim)| {
             let Owner { namespace, pod, uid, .. } = claim.owner.clone();
-            let boards = claim.boards.clone();
-            (claim.token.digest(), AllocatedContainer { namespace, pod, uid, boards })
+            let (boards, given) = (claim.boards.clone(), given(&claim.boards, &claim.bitstreams));
+            (claim.token.digest(), AllocatedContainer { namespace, pod, uid, boards, given })
         };
         Allocated(self.claims().map(container).collect())
     }
@@ -353,13 +353,15 @@ impl Owner {
 }
 
 impl Start<'_> {
-    /// Whether the container can go on with the boards that it had.
+    /// Whether the container can go on with the boards that it had, which may be out of rotation now.
     fn can_keep(&self, boards: &BTreeSet<String>) -> bool {
         let enough = u32::try_from(boards.len()) == Ok(self.requirement.boards.max(1));
         // What the pod says of utilization is for the choice: a container's own work must not drive it from its board.
         let requirement = Requirement { max_utilization: None, ..self.requirement.clone() };
-        let fitting = fpga_core::matching::matching_boards(&requirement, self.node).unwrap_or_default();
-        let fitting = fitting.into_iter().filter_map(|number| self.node.devices.get(number));
+        let mut node = self.node.clone();
+        boards.iter().for_each(|board| node.uncordon(board));
+        let fitting = fpga_core::matching::matching_boards(&requirement, &node).unwrap_or_default();
+        let fitting = fitting.into_iter().filter_map(|number| node.devices.get(number));
         let fitting: BTreeSet<&str> = fitting.map(|device| device.id.as_str()).collect();
         enough && boards.iter().all(|board| fitting.contains(board.as_str()))
     }

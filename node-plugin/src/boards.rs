@@ -4,7 +4,7 @@
 use crate::collector;
 use crate::layout::Layout;
 use fpga_core::device::Health;
-use fpga_core::node_state::NodeState;
+use fpga_core::node_state::{DeviceState, NodeState};
 use fpga_hook::Endpoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +24,8 @@ const MAX_NAME_BYTES: usize = 48;
 pub(crate) struct Boards {
     /// Boards that have a folder.
     pub(crate) known: BTreeSet<String>,
-    /// Boards whose managers accept connections and that the collector doesn't know to be unhealthy.
+    /// Boards whose managers accept connections and that the collector doesn't know to be unhealthy, in rotation or not:
+    /// a board out of rotation keeps its containers. Its state keeps new ones away.
     pub(crate) healthy: BTreeSet<String>,
     /// The collector's state of the known boards; `None` before the first one.
     pub(crate) state: Option<NodeState>,
@@ -63,11 +64,11 @@ pub(crate) async fn watch(layout: Layout, collector: Endpoint, boards: watch::Se
 
 impl Boards {
     fn new(known: BTreeSet<String>, accepting: BTreeSet<String>, state: Option<NodeState>) -> Self {
-        let devices = state.iter().flat_map(|state| &state.devices);
-        let sick: BTreeSet<&str> = devices
-            .filter(|device| device.health == Health::Unhealthy)
-            .map(|device| device.id.as_str())
-            .collect();
+        let sick = state.iter().flat_map(|state| {
+            let is_sick = |device: &&DeviceState| state.reported_health(device) == Health::Unhealthy;
+            state.devices.iter().filter(is_sick).map(|device| device.id.as_str())
+        });
+        let sick: BTreeSet<&str> = sick.collect();
         let healthy: BTreeSet<String> =
             accepting.into_iter().filter(|board| !sick.contains(board.as_str())).collect();
         let state = state.map(|mut state| {
@@ -76,6 +77,7 @@ impl Boards {
             state.devices.retain(|device| known.contains(&device.id));
             for device in state.devices.iter_mut().filter(|device| !healthy.contains(&device.id)) {
                 device.health = Health::Unhealthy;
+                state.cordons.remove(&device.id);
             }
             state
         });
@@ -113,6 +115,23 @@ fn is_board(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fpga_core::cordon::CordonedBoards;
+    use fpga_core::fixtures::{mk_board, mk_state};
+
+    #[test]
+    fn a_board_out_of_rotation_is_healthy_as_long_as_it_answers_and_takes_no_new_containers() {
+        let mut state = NodeState { devices: vec![mk_board("a", &[]), mk_board("b", &[])], ..mk_state() };
+        state.cordon(&CordonedBoards::parse(r#"{"a":{"sinceMs":5},"b":{"sinceMs":5}}"#).unwrap());
+        let both: BTreeSet<String> = ["a".to_owned(), "b".to_owned()].into();
+        let boards = Boards::new(both, ["a".to_owned()].into(), Some(state));
+        assert_eq!(boards.healthy, ["a".to_owned()].into(), "the manager of b accepts no connection");
+        let mut state = boards.state.unwrap();
+        assert!(state.devices.iter().all(|device| device.health == Health::Unhealthy));
+        state.uncordon("a");
+        state.uncordon("b");
+        let healths: Vec<Health> = state.devices.iter().map(|device| device.health).collect();
+        assert_eq!(healths, [Health::Healthy, Health::Unhealthy]);
+    }
 
     #[test]
     fn names_of_boards_are_plain() {

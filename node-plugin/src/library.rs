@@ -80,8 +80,7 @@ impl Bitstreams {
         {
             library.set_namespace(namespace, labels);
         }
-        let library = (&library, self.rules.shared.as_deref());
-        Ok(meanings(library, &objects, namespace, asked)?)
+        Ok(meanings((&library, &self.rules), &objects, namespace, asked)?)
     }
 
     /// All Bitstreams that pods of a namespace may name by their digests; `None` if the API server has no Bitstreams.
@@ -146,7 +145,7 @@ impl Bitstreams {
 
 /// What the bitstreams of `asked` mean by the library, whose places the objects have.
 fn meanings(
-    (library, shared): (&Library, Option<&str>),
+    (library, rules): (&Library, &LibraryRules),
     objects: &[Bitstream],
     namespace: &str,
     asked: &Requirement,
@@ -158,9 +157,14 @@ fn meanings(
             Meaning::Refused => Vec::new(),
             Meaning::Variants(variants) => {
                 let Some(of) = library.owner(namespace, id) else { continue };
-                let own = || objects.iter().filter(|object| object.namespace().as_deref() == Some(of));
-                let owner = if shared == Some(of) { Owner::Library } else { Owner::Namespace(of.to_owned()) };
-                let variants = variants.into_iter().filter_map(|variant| with_place(variant, own(), &owner));
+                let variants = variants.into_iter().filter_map(|variant| {
+                    // A Bitstream that does not count says nothing of the source and the size either.
+                    let counts = |object: &&Bitstream| {
+                        object.namespace().as_deref() == Some(of)
+                            && rules.bitstream(object).variants.contains(variant)
+                    };
+                    with_place(variant, objects.iter().filter(counts), rules)
+                });
                 variants.collect::<Result<_, _>>()?
             }
         };
@@ -189,11 +193,11 @@ async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<kub
     answer.map_err(|_| LibraryError::Api(format!("no answer in {TIMEOUT:?}")))
 }
 
-/// The variant with the place of its bytes, which an object of its owner names; `None` if none does.
+/// The variant with the place of its bytes, which one of the objects names; `None` if none does.
 fn with_place<'o>(
     variant: &LibraryVariant,
     mut objects: impl Iterator<Item = &'o Bitstream>,
-    owner: &Owner,
+    rules: &LibraryRules,
 ) -> Option<Result<Variant, InvalidSource>> {
     let digest = variant.digest.to_string();
     let is_it = |listed: &&Listed| {
@@ -203,7 +207,13 @@ fn with_place<'o>(
             && boards.board.as_ref() == Some(&listed.board)
             && boards.shell.as_ref() == Some(&listed.shell)
     };
-    let listed = objects.find_map(|object| object.spec.variants.iter().find(is_it))?;
+    let found = objects.find_map(|object| Some((object, object.spec.variants.iter().find(is_it)?)));
+    let (object, listed) = found?;
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = match rules.shared.as_ref() == Some(&namespace) {
+        true => Owner::Library,
+        false => Owner::Own { namespace, uid: object.uid().unwrap_or_default() },
+    };
     let source = match (&listed.source.oci, &listed.source.https) {
         (Some(oci), _) => Source::oci(oci),
         (None, Some(https)) => Source::https(https),
@@ -213,7 +223,7 @@ fn with_place<'o>(
     Some(source.map(|source| Variant {
         boards: variant.boards.clone(),
         region_size,
-        wanted: Wanted { digest: variant.digest, bytes, source, owner: owner.clone() },
+        wanted: Wanted { digest: variant.digest, bytes, source, owner },
     }))
 }
 
@@ -223,7 +233,7 @@ mod tests {
     use fpga_cluster::allocation::{Occupation, choose};
     use fpga_core::fixtures::{mk_asked, mk_bitstream, mk_board, mk_state};
     use fpga_core::node_state::{DigestPrefix, NodeState, RecentBitstream};
-    use fpga_registry_api::library_bitstream;
+    use fpga_registry_api::{OwnBitstreams, library_bitstream};
     use serde_json::json;
 
     struct Nobody;
@@ -242,10 +252,41 @@ mod tests {
         });
         let object = json!({
             "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "Bitstream",
-            "metadata": {"namespace": namespace, "name": name},
+            "metadata": {"namespace": namespace, "name": name, "uid": format!("uid-of-{namespace}-{name}")},
             "spec": {"variants": [variant], "allowedNamespaces": {"from": "All"}},
         });
         serde_json::from_value(object).unwrap()
+    }
+
+    fn rules() -> LibraryRules {
+        LibraryRules { shared: Some("library".to_owned()), ..LibraryRules::default() }
+    }
+
+    #[test]
+    fn size_and_source_are_those_of_a_bitstream_that_counts() {
+        let digest = format!("sha256:{}", "07".repeat(32));
+        let with = |name: &str, accepted: &str, bytes: i64| {
+            let mut object = serde_json::to_value(bitstream("shop", name, &digest)).unwrap();
+            object["metadata"]["generation"] = json!(1);
+            object["spec"]["variants"][0]["bytes"] = json!(bytes);
+            let condition = json!({
+                "type": "Accepted", "status": accepted, "observedGeneration": 1, "reason": "r", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            object["status"] = json!({"conditions": [condition]});
+            serde_json::from_value::<Bitstream>(object).unwrap()
+        };
+        let objects = [with("a", "False", 1 << 32), with("z", "True", 1)];
+        let rules = LibraryRules { own: OwnBitstreams::Accepted, ..rules() };
+        let mut library = Library::new(rules.shared.clone());
+        for object in &objects {
+            library.insert("shop", &object.name_any(), rules.bitstream(object));
+        }
+        let asked = mk_asked(&[&digest]);
+        let meanings = meanings((&library, &rules), &objects, "shop", &asked).unwrap();
+        let node = NodeState { devices: vec![mk_board("a", &[])], ..mk_state() };
+        let files = meanings.files(&["a".to_owned()].into(), &node);
+        assert_eq!(files[&format!("{digest}.bitstream")].bytes, 1);
     }
 
     #[tokio::test]
@@ -275,7 +316,9 @@ mod tests {
         let digest = format!("sha256:{}", "07".repeat(32));
         let id: BitstreamId = digest.parse().unwrap();
         // The names of the library and of the mill come first.
-        for (asking, owner) in [("zoo", Owner::Namespace("zoo".to_owned())), ("shop", Owner::Library)] {
+        // Another Bitstream of this name, for example in a namespace that was made anew, has another UID.
+        let own = Owner::Own { namespace: "zoo".to_owned(), uid: "uid-of-zoo-a".to_owned() };
+        for (asking, owner) in [("zoo", own), ("shop", Owner::Library)] {
             let objects = [
                 bitstream("library", "a", &digest),
                 bitstream("mill", "a", &digest),
@@ -286,7 +329,7 @@ mod tests {
                 library.insert(&object.namespace().unwrap(), &object.name_any(), library_bitstream(object));
             }
             let asked = mk_asked(&[&digest]);
-            let meanings = meanings((&library, Some("library")), &objects, asking, &asked).unwrap();
+            let meanings = meanings((&library, &rules()), &objects, asking, &asked).unwrap();
             let node = NodeState { devices: vec![mk_board("a", &[])], ..mk_state() };
             let boards = ["a".to_owned()].into();
             let files = meanings.files(&boards, &node);
@@ -321,8 +364,7 @@ mod tests {
             let devices = vec![mk_board("a", &[]), mk_board("b", &[loaded])];
             let node = NodeState { devices, bitstreams: bitstreams.clone(), ..mk_state() };
             let asked = mk_asked(&[asked]);
-            let library = (&library, Some("library"));
-            let meanings = meanings(library, &objects, "shop", &asked).unwrap();
+            let meanings = meanings((&library, &rules()), &objects, "shop", &asked).unwrap();
             let requirement = meanings.required(&asked);
             let node = meanings.in_words_of_pod(node);
             choose(&requirement, &node, &Nobody, 16).unwrap().boards().next().unwrap().to_owned()

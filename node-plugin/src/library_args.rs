@@ -32,8 +32,8 @@ pub(crate) struct LibraryArgs {
     own_bitstreams: OwnBitstreams,
 
     /// Hosts that bitstreams are fetched from, also at private addresses: HOST or HOST:PORT, *.NAME for all names below
-    /// NAME, http://HOST:PORT for one without TLS; comma-separated. A host may send to another one of them. By default every host is asked that has a
-    /// public address, and none may send elsewhere.
+    /// NAME, http://HOST:PORT for one without TLS; comma-separated. By default every host is asked that has a public
+    /// address. A host may send to another one that may be asked.
     #[arg(long, env = "FPGA_BITSTREAM_HOSTS", value_name = "HOST", value_delimiter = ',')]
     bitstream_hosts: Vec<Host>,
 

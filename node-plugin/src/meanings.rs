@@ -111,6 +111,21 @@ pub fn digests(files: &BTreeMap<String, Wanted>) -> BTreeMap<String, Digest> {
     files.iter().map(|(path, wanted)| (path.clone(), wanted.digest)).collect()
 }
 
+/// The digests of a container's files, by the board that they are for. The paths are those of [`Meanings::files`].
+#[must_use]
+pub fn given(
+    boards: &BTreeSet<String>,
+    files: &BTreeMap<String, Digest>,
+) -> BTreeMap<String, BTreeSet<Digest>> {
+    let of_board = |board: &String| {
+        let folder = format!("{BOARD_FOLDER}{board}/");
+        let is_for = |path: &str| boards.len() == 1 || path.starts_with(&folder);
+        let digests = files.iter().filter(|(path, _)| is_for(path)).map(|(_, digest)| *digest);
+        (board.clone(), digests.collect())
+    };
+    boards.iter().map(of_board).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +177,11 @@ mod tests {
             (both["board.b0/sobel.bitstream"], both["board.b1/sobel.bitstream"]),
             (digest(2), digest(3))
         );
+        let given = |ids: &[&str]| given(&boards(ids), &digests(&meanings.files(&boards(ids), &node)));
+        assert_eq!(given(&["b0"]), [("b0".to_owned(), [digest(2), digest(4)].into())].into());
+        let of_both =
+            [("b0".to_owned(), [digest(2), digest(4)].into()), ("b1".to_owned(), [digest(3)].into())];
+        assert_eq!(given(&["b0", "b1"]), of_both.into());
         let small = NodeState { devices: vec![device("b0", "a10", 1)], ..mk_state() };
         assert_eq!(
             meanings.files(&boards(&["b0"]), &small).len(),

@@ -2,7 +2,7 @@
 
 use fpga_core::gate::{Allocated, GateBoard, GateRequest, GateVerdict, Moves, Reservation, Stage, decide};
 use fpga_core::library::Library;
-use fpga_core::node_state::NodeState;
+use fpga_core::node_state::{NodeState, waiting_pod};
 use fpga_core::units::MonotonicTime;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -38,13 +38,13 @@ impl Turns {
         decision.verdict
     }
 
-    /// The boards off which pods are to be moved, with the UID of the pod that waits for each.
+    /// The boards off which pods are to be moved, with the [`waiting_pod`] of each.
     pub(crate) fn wanted(&self) -> BTreeMap<String, String> {
         let now = self.now();
         let by_board = self.by_board.lock();
         let wanted =
             by_board.iter().filter(|(_, wanted)| wanted.stage == Stage::Moving && now < wanted.until);
-        wanted.map(|(board, wanted)| (board.clone(), wanted.first.uid.clone())).collect()
+        wanted.map(|(board, wanted)| (board.clone(), waiting_pod(&wanted.first.uid))).collect()
     }
 
     fn now(&self) -> MonotonicTime {

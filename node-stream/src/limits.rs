@@ -14,8 +14,6 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// The server ends a stream on which no message has come for this time.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum duration of a stream. The collector then shows token and certificate again on a new one.
-pub const PROVED_FOR: Duration = Duration::from_secs(3600);
 /// Age of the last answer from which on a stream asks for another: about one answer a second.
 pub const ANSWER_EVERY: Duration = Duration::from_millis(900);
 /// Time after its last acknowledgement for which a stream still stands in for the annotation.

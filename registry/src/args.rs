@@ -15,6 +15,7 @@ use fpga_net::listen;
 use fpga_net::log::LogArgs;
 use fpga_net::signals::Signals;
 use fpga_net::{duration, kube_config, ready_file};
+use fpga_registry_api::LibraryRules;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -61,7 +62,8 @@ pub struct Args {
     #[arg(long, env = "FPGA_LIBRARY_NAMESPACE", value_name = "NAME")]
     library_namespace: Option<String>,
     /// What other namespaces may have as Bitstreams: any (nothing is said about them), off, or most Bitstreams and bytes of
-    /// each namespace, for example 16,4GiB. Extenders and node plugins with --own-bitstreams accepted go by it.
+    /// each namespace, for example 16,4GiB. Extenders, node plugins and the pool's broker with --own-bitstreams accepted
+    /// go by it.
     #[arg(long, env = "FPGA_OWN_BITSTREAMS", value_name = "RULE", default_value = "any")]
     own_bitstreams: OwnRule,
     /// Time between two looks at the statuses of Bitstreams.
@@ -140,6 +142,10 @@ impl Args {
         Ok(())
     }
 
+    fn library(&self) -> LibraryRules {
+        LibraryRules { shared: self.library_namespace.clone(), own: self.own_bitstreams.for_readers() }
+    }
+
     fn settings(&self) -> MoveSettings {
         MoveSettings {
             mode: self.moves,
@@ -161,7 +167,7 @@ impl Args {
                 interval: self.rebalance_interval.into(),
                 least_per_hour: self.moves_least_gain,
             },
-            library_namespace: self.library_namespace.clone(),
+            library: self.library(),
         }
     }
 
@@ -197,7 +203,7 @@ impl Args {
             cluster: cluster.clone(),
             leadership,
             metrics,
-            library_namespace: self.library_namespace.clone(),
+            library: self.library(),
             own_bitstreams: self.own_bitstreams,
         };
         info!(listen = address, me, moves = ?self.moves, version = env!("CARGO_PKG_VERSION"), "Starting");

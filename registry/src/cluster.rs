@@ -5,12 +5,12 @@ use crate::metrics::Metrics;
 use fpga_board::reuse::published::{NodeReuse, REUSE_ANNOTATION};
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
+use fpga_core::node_terms::NodeTerms;
 use fpga_core::units::{Millis, WallTime};
 use fpga_node_stream::server::annotation_age;
-use fpga_registry_api::{Bitstream, FpgaPod};
+use fpga_registry_api::{Bitstream, FpgaPod, node_terms};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::{Affinity, Namespace, Node, NodeCondition, NodeSpec, NodeStatus, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::reflector::{Store, reflector, store};
@@ -26,8 +26,8 @@ use tracing::warn;
 /// The watched objects.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    /// Metadata of the nodes.
-    pub nodes: Store<PartialObjectMeta<Node>>,
+    /// Nodes, with what decides whether they take pods.
+    pub nodes: Store<Node>,
     /// Pods; those without boards have a name only.
     pub pods: Store<Pod>,
     /// Bitstreams.
@@ -43,6 +43,8 @@ pub struct KnownNode {
     pub name: String,
     /// Its labels that describe its boards.
     pub labels: NodeLabels,
+    /// Which pods it takes.
+    pub terms: NodeTerms,
     /// The annotation with the workloads that were moved off it.
     pub moved_off: Option<String>,
     /// The state of its boards; `None` without one that can be read.
@@ -66,8 +68,8 @@ impl KnownNode {
 impl Cluster {
     /// Begins to watch. The returned future watches until it is dropped, or a watch is broken for good.
     pub fn watch(client: Client, metrics: &Metrics) -> (Self, impl Future<Output = ()> + use<>) {
-        let (nodes, node_watch) = reflect(Api::all(client.clone()), metrics, |_| {});
-        let (pods, pod_watch) = reflect(Api::all(client.clone()), metrics, strip);
+        let (nodes, node_watch) = reflect(Api::all(client.clone()), metrics, strip_node);
+        let (pods, pod_watch) = reflect(Api::all(client.clone()), metrics, strip_pod);
         let (bitstreams, bitstream_watch) = reflect(Api::all(client.clone()), metrics, |_| {});
         let (namespaces, namespace_watch) = reflect(Api::all(client), metrics, |_| {});
         let watch = async move {
@@ -113,8 +115,7 @@ impl Cluster {
     #[must_use]
     pub fn known_nodes(&self, states: &mut NodeStates, now: WallTime) -> Vec<KnownNode> {
         let nodes = self.nodes.state();
-        let known: Vec<KnownNode> =
-            nodes.iter().filter_map(|node| states.node(&node.metadata, now)).collect();
+        let known: Vec<KnownNode> = nodes.iter().filter_map(|node| states.node(node, now)).collect();
         let names: HashSet<&str> = known.iter().map(|node| node.name.as_str()).collect();
         states.0.retain(|name, _| names.contains(name.as_str()));
         known
@@ -122,7 +123,8 @@ impl Cluster {
 }
 
 impl NodeStates {
-    fn node(&mut self, node: &ObjectMeta, now: WallTime) -> Option<KnownNode> {
+    fn node(&mut self, object: &Node, now: WallTime) -> Option<KnownNode> {
+        let node = &object.metadata;
         let name = node.name.clone()?;
         let annotation = |key: &str| node.annotations.as_ref()?.get(key);
         let state = annotation(ANNOTATION).and_then(|text| {
@@ -134,6 +136,7 @@ impl NodeStates {
         });
         Some(KnownNode {
             labels: NodeLabels::of_node(|key| node.labels.as_ref()?.get(key).map(String::as_str)),
+            terms: node_terms(object),
             moved_off: annotation(fpga_core::moved_off::MOVED_OFF_ANNOTATION).cloned(),
             // A state without a date may be of any age.
             age: annotation_age(node, now).unwrap_or(Millis(u64::MAX)),
@@ -165,8 +168,26 @@ where
     (reader, watch)
 }
 
+/// Leaves of a node its metadata, cordon, taints, and the status of its condition `Ready`.
+fn strip_node(node: &mut Node) {
+    node.spec = node.spec.take().map(|spec| NodeSpec {
+        unschedulable: spec.unschedulable,
+        taints: spec.taints,
+        ..NodeSpec::default()
+    });
+    node.status = node.status.take().map(|status| {
+        let conditions = status.conditions.into_iter().flatten().filter(|it| it.type_ == "Ready");
+        let conditions = conditions.map(|it| NodeCondition {
+            type_: it.type_,
+            status: it.status,
+            ..NodeCondition::default()
+        });
+        NodeStatus { conditions: Some(conditions.collect()), ..NodeStatus::default() }
+    });
+}
+
 /// Leaves of a pod what is read, and of a pod without boards its name.
-fn strip(pod: &mut Pod) {
+fn strip_pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     if FpgaPod::of(pod).is_none() {
         pod.spec = None;
@@ -184,11 +205,63 @@ fn strip(pod: &mut Pod) {
         spec.containers.iter_mut().for_each(resources);
         spec.init_containers.iter_mut().flatten().for_each(resources);
         spec.volumes = None;
-        spec.affinity = None;
-        spec.tolerations = None;
+        let of_nodes = spec.affinity.take().and_then(|affinity| affinity.node_affinity);
+        spec.affinity = of_nodes.map(|node| Affinity { node_affinity: Some(node), ..Affinity::default() });
     }
     if let Some(status) = &mut pod.status {
         status.container_statuses = None;
         status.init_container_statuses = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn of_a_node_and_a_pod_no_more_is_kept_than_decisions_read() {
+        let metadata = json!({"name": "n", "labels": {"zone": "a"}});
+        let taints = json!([{"key": "fpga", "effect": "NoSchedule"}]);
+        let mut node: Node = serde_json::from_value(json!({
+            "metadata": metadata,
+            "spec": {"unschedulable": true, "taints": taints, "podCIDR": "10.0.0.0/24", "providerID": "x"},
+            "status": {
+                "images": [{"names": ["large"]}],
+                "conditions": [
+                    {"type": "Ready", "status": "False", "message": "long"},
+                    {"type": "DiskPressure", "status": "False"},
+                ],
+            },
+        }))
+        .unwrap();
+        let before = node_terms(&node);
+        strip_node(&mut node);
+        let left = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": metadata,
+            "spec": {"unschedulable": true, "taints": taints},
+            "status": {"conditions": [{"type": "Ready", "status": "False"}]},
+        });
+        assert_eq!((serde_json::to_value(&node).unwrap(), node_terms(&node)), (left, before));
+
+        let rule = json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]});
+        let required =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [rule]}});
+        let mut pod: Pod = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "p", "uid": "u",
+                         "annotations": {"fpga-scheduling.io/bitstreams": "sobel"}},
+            "spec": {
+                "containers": [{"name": "main", "image": "large"}],
+                "tolerations": [{"operator": "Exists"}],
+                "affinity": {"nodeAffinity": required, "podAffinity": {}},
+            },
+        }))
+        .unwrap();
+        let before = FpgaPod::of(&pod).unwrap();
+        assert!(before.terms.affinity.is_some() && before.terms.tolerations.len() == 1);
+        strip_pod(&mut pod);
+        let affinity = pod.spec.as_ref().unwrap().affinity.as_ref().unwrap();
+        assert!(affinity.pod_affinity.is_none());
+        assert_eq!(FpgaPod::of(&pod), Some(before));
     }
 }

@@ -7,7 +7,7 @@ use crate::own_bitstreams::{OwnRule, verdicts};
 use crate::status::{self, StatusChange};
 use fpga_core::units::WallTime;
 use fpga_net::election::Leadership;
-use fpga_registry_api::Bitstream;
+use fpga_registry_api::{Bitstream, LibraryRules};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
@@ -32,8 +32,8 @@ pub struct Leader {
     pub leadership: Leadership,
     /// The registry's metrics.
     pub metrics: Metrics,
-    /// The namespace whose Bitstreams all pods may name without it.
-    pub library_namespace: Option<String>,
+    /// How Bitstreams become the library.
+    pub library: LibraryRules,
     /// What other namespaces may have.
     pub own_bitstreams: OwnRule,
 }
@@ -62,12 +62,12 @@ impl Leader {
 
     fn status_changes(&self, states: &mut NodeStates) -> Vec<StatusChange> {
         let bitstreams = self.cluster.bitstreams.state();
-        let library = status::library_of(&self.cluster, self.library_namespace.clone());
+        let library = status::library_of(&self.cluster, &self.library);
         let nodes = self.cluster.known_nodes(states, WallTime::of(SystemTime::now()));
         let now = Timestamp::now();
         // The API server keeps whole seconds.
         let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
-        let verdicts = verdicts(&bitstreams, self.library_namespace.as_deref(), self.own_bitstreams);
+        let verdicts = verdicts(&bitstreams, self.library.shared.as_deref(), self.own_bitstreams);
         status::changes(&bitstreams, &library, &verdicts, &nodes, &self.cluster.fpga_pods(), &now)
     }
 

@@ -6,13 +6,18 @@
 //! next goes on where the last leader ended.
 
 pub mod cold_starts;
+mod deletion_cost;
 mod events;
 pub mod found;
+mod judge;
 mod marks;
+mod places;
 pub mod records;
 mod replicas;
 mod settings;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod workloads;
 
 pub use settings::{MoveMode, MoveSettings, NewBeforeOld, Rebalance};
@@ -26,13 +31,13 @@ use found::{Found, LostBoards, Page};
 use fpga_cluster::moves::{COLD_STARTS, Cause, PastMove, Progress, Replacement, decide};
 use fpga_core::units::{Millis, WallTime};
 use fpga_net::election::Leadership;
-use fpga_registry_api::{HeldMove, MoveOutcome, MoveRecord, ReplicasBefore};
+use fpga_registry_api::{FpgaPod, HeldMove, MoveOutcome, MoveRecord, ReplicasBefore};
+use judge::{Judged, judge};
 use kube::Client;
 use records::Records;
 use std::collections::BTreeMap;
 use steps::Steps;
-use tracing::info;
-use workloads::Judged;
+use tracing::{info, warn};
 
 /// Pods that are looked at in one interval; others follow.
 const MOST_LOOKED_AT: usize = 64;
@@ -76,7 +81,7 @@ impl Mover {
         let at = self.steps.moment();
         let nodes = cluster.known_nodes(&mut self.states, at.wall);
         if self.settings.mode == MoveMode::Evict {
-            self.steps.marks.end(&nodes, at.wall).await?;
+            self.steps.marks.end(&nodes, at.wall).await;
         }
         let mut records = Records::read(&self.client, &self.settings.namespace).await?;
         self.follow(&mut records, leadership).await?;
@@ -84,10 +89,10 @@ impl Mover {
             return Ok(());
         }
         let pods = cluster.fpga_pods();
-        let mut found = self.lost.find(&pods, &nodes, self.settings.board_grace, at.now);
+        let mut found = self.lost.find(&pods, &nodes, self.settings.board_grace, at);
+        let library = status::library_of(cluster, &self.settings.library);
         let reuse = if self.rebalances(&records, at.wall) { cluster.reuse() } else { BTreeMap::new() };
         if !reuse.is_empty() {
-            let library = status::library_of(cluster, self.settings.library_namespace.clone());
             let least = self.settings.rebalance.least_per_hour;
             let more = cold_starts::find(&pods, &nodes, &reuse, &library, least, at.wall);
             let is_new = |more: &Found<'_>| found.iter().all(|one| one.pod.uid != more.pod.uid);
@@ -95,13 +100,15 @@ impl Mover {
             found.extend(more);
         }
         let found = self.page.next(found, MOST_LOOKED_AT);
-        let judged = workloads::judge(&self.client, found, self.settings.new_before_old).await?;
+        let destination = |pod: &FpgaPod| places::destination(pod, &library, &nodes, at.wall);
+        let judged = judge(&self.client, found, self.settings.new_before_old, destination).await;
         let candidates: Vec<_> = judged.iter().map(|judged| judged.candidate.clone()).collect();
         let mut policy = self.settings.policy;
         if records.moves().len() >= MOST_RECORDS {
             policy.per_hour = 0;
         }
-        let decision = decide(&candidates, &past(records.moves()), &policy, at.wall);
+        let namespaces = pods.iter().map(|pod| pod.namespace.as_str()).collect();
+        let decision = decide(&candidates, &past(records.moves()), &namespaces, &policy, at.wall);
         self.metrics.held(decision.held.iter().map(|(_, held)| held));
         for index in &decision.moves {
             if !leadership.is_held() {
@@ -144,7 +151,8 @@ impl Mover {
             self.events.tell(&record, &record.outcome).await;
             return Ok(());
         }
-        let Some(outcome) = self.steps.go_on(&record, records.moves()).await? else { return Ok(()) };
+        let done = self.steps.go_on(&record, records.moves()).await;
+        let Some(outcome) = self.unless_failed(&record, done) else { return Ok(()) };
         self.events.tell(&record, &outcome).await;
         self.settle(records, index, outcome).await
     }
@@ -195,6 +203,16 @@ impl Mover {
         policy.cool_down.max(rebalance.interval).max(fpga_cluster::moves::HOUR)
     }
 
+    /// What a move has come to; `None` if it is where it was, also after an error, which holds no other move.
+    fn unless_failed(&self, record: &MoveRecord, done: Result<Option<MoveOutcome>>) -> Option<MoveOutcome> {
+        done.unwrap_or_else(|error| {
+            self.metrics.write_errors.inc();
+            let MoveRecord { namespace, pod, .. } = record;
+            warn!(namespace, pod, error = format!("{error:#}"), "A move goes on in the next interval");
+            None
+        })
+    }
+
     /// Goes on with moves that have not ended.
     async fn follow(&self, records: &mut Records, leadership: &Leadership) -> Result<()> {
         let open: Vec<usize> = (0..)
@@ -209,14 +227,20 @@ impl Mover {
             let Some(record) = records.moves().get(index).cloned() else { continue };
             let outcome = match record.outcome {
                 MoveOutcome::Begun | MoveOutcome::Raised => {
-                    let outcome = self.steps.go_on(&record, records.moves()).await?;
+                    let outcome = self.steps.go_on(&record, records.moves()).await;
+                    let outcome = self.unless_failed(&record, outcome);
                     // Where the replacement comes first, this is the first to be told of the pod's end.
                     if let (Some(outcome), Some(_)) = (&outcome, record.before) {
                         self.events.tell(&record, outcome).await;
                     }
                     outcome
                 }
-                _ => self.steps.recovered(&record, records.moves(), &self.events).await?,
+                // Where moves are off, the registry has no right to read workloads.
+                _ if self.settings.mode == MoveMode::Off => None,
+                _ => {
+                    let outcome = self.steps.recovered(&record, records.moves(), &self.events).await;
+                    self.unless_failed(&record, outcome)
+                }
             };
             let Some(outcome) = outcome else { continue };
             self.settle(records, index, outcome).await?;
@@ -236,6 +260,7 @@ impl Mover {
 /// The moves of the records as decisions see them.
 fn past(records: &[MoveRecord]) -> Vec<PastMove> {
     let past = records.iter().map(|record| PastMove {
+        namespace: record.namespace.clone(),
         workload: record.workload_uid.clone(),
         at: WallTime(record.at_ms),
         progress: if record.outcome.is_open() { Progress::Underway } else { Progress::Ended },

@@ -3,7 +3,7 @@
 //! ([`fpga_registry_api::OwnBitstreams`]).
 
 use fpga_net::size;
-use fpga_registry_api::Bitstream;
+use fpga_registry_api::{Bitstream, OwnBitstreams};
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,6 +69,17 @@ impl FromStr for OwnRule {
                 let bitstreams = bitstreams.parse().map_err(|_| invalid())?;
                 Ok(Self::UpTo(OwnQuota { bitstreams, bytes: size::parse(bytes).map_err(|_| invalid())? }))
             }
+        }
+    }
+}
+
+impl OwnRule {
+    /// The effect of the rule on readers of Bitstreams.
+    #[must_use]
+    pub const fn for_readers(self) -> OwnBitstreams {
+        match self {
+            Self::Any => OwnBitstreams::Any,
+            Self::Off | Self::UpTo(_) => OwnBitstreams::Accepted,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, KnownNode};
 use crate::own_bitstreams::Verdict;
 use fpga_core::library::{Library, LibraryBitstream};
 use fpga_core::node_state::DigestPrefix;
-use fpga_registry_api::{ACCEPTED, Bitstream, BitstreamStatus, FpgaPod, library_bitstream};
+use fpga_registry_api::{ACCEPTED, Bitstream, BitstreamStatus, FpgaPod, LibraryRules, library_bitstream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,28 +26,28 @@ pub struct StatusChange {
     pub status: BitstreamStatus,
 }
 
-/// The library of a cluster; `shared` is the namespace that all may name without writing it.
+/// The library of a cluster.
 #[must_use]
-pub fn library_of(cluster: &Cluster, shared: Option<String>) -> Library {
+pub fn library_of(cluster: &Cluster, rules: &LibraryRules) -> Library {
     let namespaces = cluster.namespaces.state();
     let labels = namespaces
         .iter()
         .map(|namespace| (namespace.name_any(), namespace.metadata.labels.clone().unwrap_or_default()));
-    library(&cluster.bitstreams.state(), labels.collect(), shared)
+    library(&cluster.bitstreams.state(), labels.collect(), rules)
 }
 
-/// The library as it follows from the objects; `shared` is the namespace that all may name without writing it.
+/// The library as it follows from the objects.
 #[must_use]
 pub fn library(
     bitstreams: &[Arc<Bitstream>],
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
-    shared: Option<String>,
+    rules: &LibraryRules,
 ) -> Library {
-    let mut library = Library::new(shared);
+    let mut library = Library::new(rules.shared.clone());
     library.set_namespaces(namespaces);
     for object in bitstreams {
         let namespace = object.namespace().unwrap_or_default();
-        library.insert(&namespace, &object.name_any(), library_bitstream(object));
+        library.insert(&namespace, &object.name_any(), rules.bitstream(object));
     }
     library
 }
@@ -64,20 +64,29 @@ pub fn changes(
 ) -> Vec<StatusChange> {
     let mut users: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for pod in pods {
-        for key in pod.bitstreams.iter().flat_map(|id| library.used_by(&pod.namespace, id)) {
+        for key in pod.requirement.bitstreams.iter().flat_map(|id| library.used_by(&pod.namespace, id)) {
             users.entry(key).or_default().insert(&pod.uid);
         }
     }
     let change = |object: &Arc<Bitstream>| {
         let key = (object.namespace().unwrap_or_default(), object.name_any());
         let users = users.get(&(key.0.as_str(), key.1.as_str())).map_or(0, BTreeSet::len);
-        let bitstream = library_bitstream(object);
-        let valid = nodes.iter().filter(|node| is_valid_on(&bitstream, node)).count();
-        let resident = nodes.iter().filter(|node| is_resident_on(&bitstream, node)).count();
-        let verdict = verdicts.get(&key).map(|verdict| accepted(object, *verdict, now));
+        let (bitstream, verdict) = (library_bitstream(object), verdicts.get(&key));
+        // One that does not count is valid nowhere, and what nodes hold with its digest is another's.
+        let counts = verdict.is_none_or(|verdict| verdict.is_accepted());
+        let number = |is: fn(&LibraryBitstream, &KnownNode) -> bool| match counts {
+            true => nodes.iter().filter(|node| is(&bitstream, node)).count(),
+            false => 0,
+        };
+        let (valid, resident) = (number(is_valid_on), number(is_resident_on));
+        let available = match counts {
+            true => available(object, valid, now),
+            false => not_available(object, now),
+        };
+        let verdict = verdict.map(|verdict| accepted(object, *verdict, now));
         let count = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX));
         let status = BitstreamStatus {
-            conditions: of_others(object).chain([available(object, valid, now)]).chain(verdict).collect(),
+            conditions: of_others(object).chain([available]).chain(verdict).collect(),
             valid_nodes: count(valid),
             resident_nodes: count(resident),
             pods: count(users),
@@ -108,6 +117,11 @@ fn available(object: &Bitstream, valid: usize, now: &Time) -> Condition {
         many => ("True", "BoardsExist", format!("{many} nodes have boards that a variant was built for")),
     };
     condition(object, AVAILABLE, status, reason, message, now)
+}
+
+fn not_available(object: &Bitstream, now: &Time) -> Condition {
+    let message = format!("the Bitstream does not count: the condition {ACCEPTED} says why");
+    condition(object, AVAILABLE, "False", "NotAccepted", message, now)
 }
 
 fn accepted(object: &Bitstream, verdict: Verdict, now: &Time) -> Condition {
@@ -160,10 +174,12 @@ fn is_resident_on(bitstream: &LibraryBitstream, node: &KnownNode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::fixtures::{mk_device, mk_state};
+    use fpga_core::fixtures::{mk_asked, mk_device, mk_state};
     use fpga_core::node_labels::NodeLabels;
     use fpga_core::node_state::{NodeState, RecentBitstream};
+    use fpga_core::node_terms::{NodeTerms, PodTerms};
     use fpga_core::units::Millis;
+    use fpga_registry_api::OwnBitstreams;
     use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
 
@@ -197,6 +213,7 @@ mod tests {
         KnownNode {
             name: name.into(),
             labels: NodeLabels::default(),
+            terms: NodeTerms::default(),
             moved_off: None,
             state,
             age: Millis::ZERO,
@@ -210,13 +227,18 @@ mod tests {
             uid: uid.into(),
             labels: BTreeMap::new(),
             node: None,
+            terms: PodTerms::default(),
             controller: None,
-            bitstreams: vec![bitstream.parse().unwrap()],
+            requirement: mk_asked(&[bitstream]),
             boards: Vec::new(),
             is_ready: false,
             is_ending: false,
             new_before_old: false,
         }
+    }
+
+    fn rules() -> LibraryRules {
+        LibraryRules { shared: Some("library".into()), own: OwnBitstreams::Accepted }
     }
 
     fn changed(
@@ -226,7 +248,7 @@ mod tests {
         now: &Time,
     ) -> Option<BitstreamStatus> {
         let objects = [Arc::new(object.clone())];
-        let library = library(&objects, BTreeMap::new(), Some("library".into()));
+        let library = library(&objects, BTreeMap::new(), &rules());
         changes(&objects, &library, &BTreeMap::new(), nodes, pods, now).pop().map(|change| change.status)
     }
 
@@ -271,7 +293,7 @@ mod tests {
         let key = ("library".to_owned(), "sobel".to_owned());
         let with = |object: &Bitstream, verdicts: &[Verdict]| {
             let objects = [Arc::new(object.clone())];
-            let library = library(&objects, BTreeMap::new(), None);
+            let library = library(&objects, BTreeMap::new(), &LibraryRules::default());
             let verdicts = verdicts.iter().map(|verdict| (key.clone(), *verdict)).collect();
             changes(&objects, &library, &verdicts, &[], &[], &at(1)).pop().map(|change| change.status)
         };
@@ -283,6 +305,24 @@ mod tests {
         let accepted = with(&object, &[Verdict::WithinQuota]).unwrap();
         assert_eq!(accepted.conditions[1].status, "True");
         assert_eq!(with(&object, &[]).unwrap().conditions.len(), 1);
+    }
+
+    #[test]
+    fn a_refused_bitstream_counts_no_nodes_and_no_pods_that_name_its_digest() {
+        let mut object = bitstream("sobel");
+        object.metadata.namespace = Some("shop".into());
+        let objects = [Arc::new(object)];
+        let key = ("shop".to_owned(), "sobel".to_owned());
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let pods = [pod("1", "shop", &digest)];
+        let library = library(&objects, BTreeMap::new(), &rules());
+        let verdicts = [(key, Verdict::Off)].into();
+        let nodes = [node("a", "a10", true)];
+        let status = changes(&objects, &library, &verdicts, &nodes, &pods, &at(1)).remove(0).status;
+        let counts = (status.valid_nodes, status.resident_nodes, status.pods);
+        assert_eq!(counts, (Some(0), Some(0), Some(0)));
+        let available = &status.conditions[0];
+        assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "NotAccepted"));
     }
 
     #[test]

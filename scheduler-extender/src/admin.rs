@@ -4,6 +4,7 @@ pub mod nodes;
 
 use crate::app::App;
 use crate::explain::{Decided, Explanation, PodName};
+use crate::index::NodeIndex;
 use crate::response::json;
 use crate::verbs::Refusal;
 use axum::Router;
@@ -43,8 +44,12 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Response {
 
 /// The routes for probes and Prometheus.
 pub fn probes(app: Arc<App>) -> Router {
-    let router = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-    router.route("/metrics", get(metrics)).with_state(app)
+    Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(&app)).merge(health(app))
+}
+
+/// The routes for probes.
+pub fn health(app: Arc<App>) -> Router {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(app)
 }
 
 /// The metrics in the OpenMetrics text format.
@@ -81,7 +86,7 @@ pub async fn explain(
             let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else {
                 return Refusal::Busy.into_response();
             };
-            let body = serde_json::to_vec(&shown(&explanation));
+            let body = serde_json::to_vec(&shown(&explanation, &app.index));
             let bytes = body.as_ref().map_or(0, Vec::capacity);
             charge.answer(respond(body), bytes)
         }
@@ -129,14 +134,14 @@ pub async fn decisions(
 /// A decision without its nodes.
 fn summary(explanation: &Explanation) -> DecisionView<&str, Rejection> {
     let Explanation { pod, uid, requirement, problem, filter, prioritize, .. } = explanation;
-    let verdicts = filter.as_ref().map(|filter| filter.verdicts.as_slice()).unwrap_or_default();
+    let verdicts = filter.as_ref().map(|filter| filter.decision.as_slice()).unwrap_or_default();
     let mut rejections = BTreeMap::new();
     for rejection in verdicts.iter().filter_map(|verdict| verdict.err()) {
         *rejections.entry(rejection).or_insert(0) += 1;
     }
-    let scores = prioritize.iter().flat_map(|decided| decided.names.iter().zip(&decided.verdicts));
+    let scores = prioritize.iter().flat_map(|decided| decided.names.iter().zip(decided.decision.scores()));
     let mut best: Vec<BestNode<&str>> =
-        scores.map(|(node, verdict)| BestNode { node, score: verdict.score }).collect();
+        scores.map(|(node, score)| BestNode { node, score: *score }).collect();
     best.sort_by_key(|node| Reverse(node.score));
     best.truncate(BEST_NODES);
     DecisionView {
@@ -161,20 +166,22 @@ fn respond(body: serde_json::Result<Vec<u8>>) -> Response {
 }
 
 /// The answer for `explanation`, which borrows from it.
-fn shown(
-    explanation: &Explanation,
-) -> api::Explanation<&str, &DecisionRules, &Requirement, Rejection, &NodeScore> {
+fn shown<'e>(
+    explanation: &'e Explanation,
+    index: &NodeIndex,
+) -> api::Explanation<&'e str, &'e DecisionRules, &'e Requirement, Rejection, NodeScore> {
     let Explanation { pod, uid, requirement, problem, policy, filter, prioritize } = explanation;
     let influence = prioritize.as_deref().map(|decided| {
-        let scores = decided.verdicts.iter().map(|node| node.score);
+        let scores = decided.decision.scores().iter().copied();
         ScoreInfluence::of(policy.scheduler_weight.get(), policy.rules.max_score.get(), scores)
     });
-    let filtered = |(node, source, verdict): (_, _, &Result<(), Rejection>)| Filtered {
-        node,
-        source,
-        rejection: verdict.err(),
+    let filtered = |node, source, verdict: &Result<(), Rejection>| {
+        let rejection = verdict.err();
+        let is_cordoned = rejection == Some(Rejection::Cordoned);
+        let cordons = if is_cordoned { cordons_of(node, index) } else { Vec::new() };
+        Filtered { node, source, rejection, cordons }
     };
-    let scored = |(node, source, verdict)| Scored { node, source, verdict };
+    let scored = |node, source, verdict| Scored { node, source, verdict };
     api::Explanation {
         rules: &policy.rules,
         influence,
@@ -183,17 +190,29 @@ fn shown(
         uid,
         requirement,
         problem: problem.as_deref(),
-        filter: filter.as_deref().map(|filter| decided(filter, filtered)),
-        prioritize: prioritize.as_deref().map(|prioritize| decided(prioritize, scored)),
+        filter: filter.as_deref().map(|filter| decided(filter, &filter.decision, filtered)),
+        prioritize: prioritize.as_deref().map(|scores| decided(scores, scores.decision.nodes(), scored)),
     }
 }
 
+/// Most boards of a node that are told as out of rotation.
+const MAX_CORDONS: usize = 4;
+
+/// The boards of a node that are out of rotation now, each with the reason.
+fn cordons_of(node: &str, index: &NodeIndex) -> Vec<String> {
+    let node = index.read().get(node).cloned();
+    let state = node.as_ref().and_then(|node| node.facts.knowledge.state());
+    let cordons = state.iter().flat_map(|state| &state.cordons).take(MAX_CORDONS);
+    cordons.map(|(board, cordoned)| format!("board {board} is {}", cordoned.cordon)).collect()
+}
+
 /// The answer for a decision, with a row for each node's name, origin and verdict.
-fn decided<'d, V, R>(
-    decided: &'d Decided<V>,
-    row: impl Fn((&'d str, &'static str, &'d V)) -> R,
+fn decided<'d, D, V, R>(
+    decided: &'d Decided<D>,
+    verdicts: impl IntoIterator<Item = V>,
+    row: impl Fn(&'d str, &'static str, V) -> R,
 ) -> api::Decided<R> {
-    let nodes = decided.names.iter().zip(&decided.sources).zip(&decided.verdicts);
-    let nodes = nodes.map(|((node, source), verdict)| row((node, source.name(), verdict))).collect();
+    let nodes = decided.names.iter().zip(&decided.sources).zip(verdicts);
+    let nodes = nodes.map(|((node, source), verdict)| row(node, source.name(), verdict)).collect();
     api::Decided { at_ms: decided.at.0, nodes }
 }

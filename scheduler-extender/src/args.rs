@@ -169,6 +169,7 @@ impl ServeArgs {
         let rules = config.policy().rules;
         let mut signals = Signals::install().context("can't take signals")?;
         let client = client(kubeconfig.as_deref()).await?;
+        let readers = ports.readers(listen, &client);
         let ports = ports.open(listen)?;
         let stream_port = stream.open(&client).await?;
         let mut addresses = ports.addresses()?;
@@ -229,9 +230,10 @@ impl ServeArgs {
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let port_metrics = state.metrics.ports.clone();
         let routers = Routers {
-            reading: routes::reading(Arc::clone(&state)),
+            reading: routes::reading(Arc::clone(&state), readers.reading),
             probes: admin::probes(Arc::clone(&state)),
-            all: routes::router(Arc::clone(&state), &Routes { prefix: path_prefix, max_body_bytes }),
+            all: routes::verbs(Arc::clone(&state), &Routes { prefix: path_prefix, max_body_bytes })
+                .merge(routes::reading(Arc::clone(&state), readers.main)),
         };
         let (second, cut) = tokio::sync::oneshot::channel::<()>();
         let stop = async move {

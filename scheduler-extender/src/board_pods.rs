@@ -59,10 +59,10 @@ impl BoardPods {
         }
     }
 
-    /// Whether kube-scheduler keeps a place on the node for a pod.
+    /// The nodes on which kube-scheduler keeps a place for a pod; mostly none.
     #[must_use]
-    pub fn has_nominated(&self, node: &str) -> bool {
-        self.0.read().nominated.contains_key(node)
+    pub fn nominated_nodes(&self) -> HashSet<String> {
+        self.0.read().nominated.keys().cloned().collect()
     }
 }
 
@@ -98,6 +98,7 @@ impl Pods {
 mod tests {
     use super::*;
     use fpga_core::board_pods::{Life, WantedInstances};
+    use fpga_core::node_terms::PodTerms;
     use fpga_core::requirement::Requirement;
     use std::collections::BTreeSet;
 
@@ -112,6 +113,7 @@ mod tests {
             boards: BTreeSet::new(),
             wanted: WantedInstances::default(),
             requirement: Requirement::default(),
+            terms: PodTerms::default(),
         }
     }
 
@@ -130,14 +132,14 @@ mod tests {
         assert_eq!(uids(&pods, "n1"), None);
         pods.listed(&["a".to_owned(), "b".to_owned()].into());
         assert_eq!(uids(&pods, "n1").unwrap(), ["a", "b"]);
-        assert!(pods.has_nominated("n1") && !pods.has_nominated("n2"));
+        assert_eq!(pods.nominated_nodes(), ["n1".to_owned()].into());
 
         pods.show("b", Some(&pod("b", "n2", Place::Bound)));
         assert_eq!(
             (uids(&pods, "n1").unwrap(), uids(&pods, "n2").unwrap()),
             (vec!["a".into()], vec!["b".into()])
         );
-        assert!(!pods.has_nominated("n1"));
+        assert!(pods.nominated_nodes().is_empty());
         pods.show("b", None);
         pods.listed(&HashSet::new());
         assert_eq!((uids(&pods, "n1").unwrap().len(), uids(&pods, "n2").unwrap().len()), (0, 0));

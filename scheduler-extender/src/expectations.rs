@@ -3,8 +3,8 @@
 
 use crate::index::{NodeIndex, Nodes};
 use fpga_core::expected_load::{ArenaKey, Expected, ExpectedLoads, Kept, PlacedPod};
+use fpga_core::node_facts::KnownNode;
 use fpga_core::signals::AskedKind;
-use fpga_core::staleness::Received;
 use fpga_core::units::{Millis, MonotonicTime};
 use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
@@ -99,25 +99,15 @@ impl Expectations {
         self.change(|loads| loads.assume(uid, owner, kind, best, now));
     }
 
-    /// The load expected on the boards of `kind` of each node in `nodes`, for a decision about the pod `asking`. The
-    /// iterator has a state for fresh nodes only; on other nodes nothing is expected. The result is empty if nothing
-    /// is expected anywhere.
+    /// As [`ExpectedLoads::on_nodes`].
     pub fn on<'n>(
         &self,
         asking: &str,
-        nodes: impl Iterator<Item = (&'n str, Option<(&'n ArenaKey, &'n Received)>)>,
+        nodes: impl Iterator<Item = (&'n str, Option<(&'n ArenaKey, KnownNode<'n>)>)>,
         kind: &AskedKind,
         now: MonotonicTime,
     ) -> Vec<Expected> {
-        let loads = self.loads.read();
-        if loads.pods() == 0 && loads.assumed_pods() == 0 {
-            return Vec::new();
-        }
-        let on = |(name, fresh): (&str, Option<(&ArenaKey, &Received)>)| {
-            let on = |(key, received)| loads.on_keyed(key, name, asking, received, kind, now);
-            fresh.map_or_else(Expected::default, on)
-        };
-        nodes.map(on).collect()
+        self.loads.read().on_nodes(asking, nodes, kind, now)
     }
 
     /// Learns from the nodes' states what pods use, and forgets expired decisions. To be called every few seconds.

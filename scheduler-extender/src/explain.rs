@@ -4,12 +4,16 @@
 
 use crate::index::Source;
 use crate::settings::Policy;
-use fpga_core::decide::NodeScore;
+use crate::wire::Nodes;
+use crate::wire::names::joined;
+use fpga_core::decide::ScoreDecision;
 use fpga_core::matching::Rejection;
 use fpga_core::requirement::Requirement;
 use fpga_core::units::WallTime;
+use hyper::body::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Most pods whose decisions are remembered.
@@ -44,14 +48,17 @@ pub struct Explanation {
     /// The policy in force at the later decision.
     pub policy: Arc<Policy>,
     /// The last filter.
-    pub filter: Option<Arc<Decided<Result<(), Rejection>>>>,
+    pub filter: Option<Arc<Decided<Verdicts>>>,
     /// The prioritize after that filter. kube-scheduler makes no such call if one node passed.
-    pub prioritize: Option<Arc<Decided<NodeScore>>>,
+    pub prioritize: Option<Arc<Decided<ScoreDecision>>>,
 }
+
+/// Whether each node fits.
+pub type Verdicts = Vec<Result<(), Rejection>>;
 
 /// A decision over many nodes.
 #[derive(Debug)]
-pub struct Decided<V> {
+pub struct Decided<D> {
     /// Time of the decision, milliseconds since the epoch.
     pub at: WallTime,
     /// Names of the nodes.
@@ -59,14 +66,14 @@ pub struct Decided<V> {
     /// The origin of each node's state, in the same order.
     pub sources: Vec<Source>,
     /// The decision for each node, in the same order.
-    pub verdicts: Vec<V>,
+    pub decision: D,
 }
 
-/// Names of nodes in one string: thousands of names take few allocations.
+/// Names of nodes in one piece of text: thousands of names take few allocations.
 #[derive(Debug, Default)]
 pub struct Names {
-    text: String,
-    ends: Vec<usize>,
+    text: Bytes,
+    places: Vec<Range<u32>>,
 }
 
 /// The inputs of a decision that explanations show.
@@ -84,9 +91,9 @@ pub struct Considered {
 #[derive(Debug)]
 pub enum Decision {
     /// A filter, which replaces all earlier decisions for the pod.
-    Filter(Decided<Result<(), Rejection>>),
+    Filter(Decided<Verdicts>),
     /// A prioritize, which is added to the filter before it.
-    Prioritize(Decided<NodeScore>),
+    Prioritize(Decided<ScoreDecision>),
 }
 
 #[derive(Debug, Default)]
@@ -181,67 +188,61 @@ impl Explanation {
     /// Number of nodes in both decisions together.
     #[must_use]
     pub fn rows(&self) -> usize {
-        let filter = self.filter.as_ref().map_or(0, |filter| filter.verdicts.len());
-        filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.verdicts.len())
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.sources.len());
+        filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.sources.len())
     }
 
     fn bytes(&self) -> usize {
-        let filter = self.filter.as_ref().map_or(0, |filter| filter.bytes());
-        filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.bytes())
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.bytes(size_of_val(&*filter.decision)));
+        filter + self.prioritize.as_ref().map_or(0, |scored| scored.bytes(scored.decision.bytes()))
     }
 }
 
-impl<V> Decided<V> {
-    fn bytes(&self) -> usize {
-        let per_node = size_of::<V>() + size_of::<Source>() + size_of::<usize>();
-        self.names.text.len() + self.verdicts.len() * per_node
+impl<D> Decided<D> {
+    /// Number of bytes that this takes, with those of the decision.
+    fn bytes(&self, decision: usize) -> usize {
+        let Names { text, places } = &self.names;
+        text.len() + size_of_val(&**places) + size_of_val(&*self.sources) + decision
     }
 }
 
 impl Names {
     /// The names in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        let mut start = 0;
-        self.ends.iter().map(move |end| {
-            let name = self.text.get(start..*end).unwrap_or_default();
-            start = *end;
-            name
-        })
+        let name = |place: &Range<u32>| self.text.get(place.start as usize..place.end as usize);
+        self.places
+            .iter()
+            .map(move |place| name(place).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default())
     }
-}
 
-impl Names {
-    /// Collects `names` in exactly the memory that they need: two passes cost less than growing by copying.
-    pub fn of<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Self {
-        let bytes = names.clone().map(str::len).sum();
-        let mut all = Self { text: String::with_capacity(bytes), ends: Vec::new() };
-        all.extend(names);
-        all
+    /// The names of a request's candidates. They are not copied if they make up most of the request.
+    #[must_use]
+    pub fn of_request(request: &Bytes, nodes: &Nodes<'_>) -> Self {
+        Self::within(request, nodes).unwrap_or_else(|| nodes.names().collect())
     }
-}
 
-impl<'n> Extend<&'n str> for Names {
-    fn extend<I: IntoIterator<Item = &'n str>>(&mut self, names: I) {
-        let names = names.into_iter();
-        self.ends.reserve_exact(names.size_hint().0);
-        for name in names {
-            self.text.push_str(name);
-            self.ends.push(self.text.len());
-        }
+    fn within(request: &Bytes, nodes: &Nodes<'_>) -> Option<Self> {
+        let places = nodes.places()?;
+        // The text keeps the whole request in memory.
+        let bytes = (places.last()?.end - places.first()?.start) as usize;
+        let is_most_of_it = bytes.saturating_mul(4) >= request.len().saturating_mul(3);
+        is_most_of_it.then(|| Self { text: request.clone(), places: places.to_vec() })
     }
 }
 
 impl<'n> FromIterator<&'n str> for Names {
     fn from_iter<I: IntoIterator<Item = &'n str>>(names: I) -> Self {
-        let mut all = Self::default();
-        all.extend(names);
-        all
+        let (text, places) = joined(names);
+        Self { text: text.into(), places }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::read_args;
+    use fpga_core::decide::{DecisionRules, prioritize};
+    use fpga_core::units::MonotonicTime;
 
     fn pod(name: &str) -> PodName {
         PodName { namespace: "default".into(), name: name.into() }
@@ -254,7 +255,7 @@ mod tests {
     fn filter(nodes: usize) -> Decision {
         let names = (0..nodes).map(|_| "n").collect();
         let sources = vec![Source::Stream; nodes];
-        Decision::Filter(Decided { at: WallTime(1), names, sources, verdicts: vec![Ok(()); nodes] })
+        Decision::Filter(Decided { at: WallTime(1), names, sources, decision: vec![Ok(()); nodes] })
     }
 
     fn scores() -> Decision {
@@ -262,7 +263,12 @@ mod tests {
             at: WallTime(2),
             names: Names::default(),
             sources: Vec::new(),
-            verdicts: Vec::new(),
+            decision: prioritize(
+                &Requirement::default(),
+                &[],
+                &DecisionRules::default(),
+                MonotonicTime::START,
+            ),
         })
     }
 
@@ -295,7 +301,19 @@ mod tests {
     fn names_come_back_as_they_went_in() {
         let names = ["a", "", "node-ü", "b"];
         assert_eq!(names.into_iter().collect::<Names>().iter().collect::<Vec<_>>(), names);
-        assert_eq!(Names::of(names.into_iter()).iter().collect::<Vec<_>>(), names);
+        for (pad, is_copied) in [(0, false), (1_000, true)] {
+            let many = vec![r#""a","","node-ü","b""#; 20].join(",");
+            let request = format!(r#"{{"Pod":{{}},"NodeNames":[{many}]}}{}"#, " ".repeat(pad));
+            let request = Bytes::from(request);
+            let (_, nodes) = read_args(&request).unwrap();
+            let of_request = Names::of_request(&request, &nodes);
+            assert_eq!(of_request.iter().collect::<Vec<_>>(), names.repeat(20));
+            let is_piece = request.as_ptr_range().contains(&of_request.text.as_ptr());
+            assert_eq!(is_piece, !is_copied, "a small part keeps no large request in memory");
+        }
+        let escaped = Bytes::from_static(br#"{"Pod":{},"NodeNames":["a","\u0062"]}"#);
+        let (_, nodes) = read_args(&escaped).unwrap();
+        assert_eq!(Names::of_request(&escaped, &nodes).iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]
@@ -325,7 +343,7 @@ mod tests {
     fn large_decisions_make_the_memory_shorter() {
         let all = Explanations::default();
         let Decision::Filter(one) = filter(1) else { unreachable!("filter makes a filter") };
-        let nodes = MAX_BYTES / one.bytes();
+        let nodes = MAX_BYTES / one.bytes(size_of_val(&*one.decision));
         for i in 0..3 {
             all.remember(pod(&i.to_string()), "u", asked(), filter(nodes / 2));
         }

@@ -4,34 +4,33 @@
 //! caller passes the time.
 
 mod published;
+mod table;
 #[cfg(test)]
 mod tests;
 
 pub use published::{Changes, Version};
+pub use table::{Nodes, Row};
 
 use crate::clock::Moment;
-use foldhash::fast::RandomState;
-use fpga_core::expected_load::ArenaKey;
 use fpga_core::moved_off::{MOVED_OFF_ANNOTATION, MovedOff, MovedOffAnnotation};
 use fpga_core::names::LIBRARY_VERSION_ANNOTATION;
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
 use fpga_core::node_state::{ANNOTATION, HEARTBEATS_UNTIL_STALE, NodeState, decode};
+use fpga_core::node_terms::NodeTerms;
 use fpga_core::staleness::{Knowledge, Received};
 use fpga_core::units::{Millis, MonotonicTime};
 use fpga_node_stream::server::annotation_age;
 use fpga_node_stream::server::receiver::{Taken, UnknownNode};
+use fpga_registry_api::node_terms;
+use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use published::Published;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// All nodes by name. Every decision looks up thousands of them. The names come from the API server, not from
-/// requests, so a fast hash suffices.
-pub type Nodes = HashMap<Box<str>, Arc<Node>, RandomState>;
 
 /// The nodes that the reflector knows.
 #[derive(Debug, Default)]
@@ -52,10 +51,10 @@ pub struct Node {
     pub source: Source,
     /// Why the annotation can't be read.
     pub problem: Option<Unreadable>,
-    /// Key of the node's pods in the expected loads.
-    pub arena_key: ArenaKey,
     /// The last wake-up of rejected pods that a replica wrote on the node.
     pub wake_up: Option<WakeUp>,
+    /// Which pods the node takes. Labels are kept of nodes with the annotation only, since no others take load.
+    pub terms: Arc<NodeTerms>,
     /// Number of the change of the index that made this node what it is.
     change: u64,
     uid: Option<Arc<str>>,
@@ -85,6 +84,14 @@ pub enum Source {
     Watched,
     /// A stream of the collector.
     Stream,
+}
+
+/// A node as the reflector sees it.
+#[derive(Debug, Clone, Default)]
+pub struct SeenNode {
+    /// Metadata of the node.
+    pub metadata: ObjectMeta,
+    terms: NodeTerms,
 }
 
 /// How the reflector learned of a node.
@@ -118,6 +125,24 @@ pub struct Census {
     pub stream: usize,
 }
 
+impl From<KubeNode> for SeenNode {
+    fn from(node: KubeNode) -> Self {
+        let mut terms = node_terms(&node);
+        let annotations = node.metadata.annotations.as_ref();
+        if annotations.is_none_or(|all| !all.contains_key(ANNOTATION)) {
+            terms.labels.clear();
+        }
+        Self { metadata: node.metadata, terms }
+    }
+}
+
+impl From<ObjectMeta> for SeenNode {
+    /// A node that takes every pod.
+    fn from(metadata: ObjectMeta) -> Self {
+        Self { metadata, terms: NodeTerms::default() }
+    }
+}
+
 impl Source {
     /// The name of the origin in answers and recordings.
     #[must_use]
@@ -139,6 +164,22 @@ impl Node {
         self.with(Received::new(state, received.received_at(), received.age_at_receipt()))
     }
 
+    #[cfg(test)]
+    fn for_tests(facts: NodeFacts, source: Source) -> Self {
+        let terms = Arc::default();
+        Self {
+            facts,
+            source,
+            problem: None,
+            wake_up: None,
+            terms,
+            change: 0,
+            uid: None,
+            annotation: None,
+            moved_off: None,
+        }
+    }
+
     fn with(&self, received: Received) -> Self {
         Self {
             facts: NodeFacts {
@@ -148,8 +189,8 @@ impl Node {
             },
             source: self.source,
             problem: self.problem.clone(),
-            arena_key: self.arena_key.clone(),
             wake_up: self.wake_up.clone(),
+            terms: Arc::clone(&self.terms),
             change: self.change,
             uid: self.uid.clone(),
             annotation: self.annotation.clone(),
@@ -176,8 +217,9 @@ impl NodeIndex {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Updates the index with the metadata of a node that the reflector has seen at the time `at`.
-    pub fn apply(&self, node: ObjectMeta, shown: Shown, at: Moment) -> Noted {
+    /// Updates the index with a node that the reflector has seen at the time `at`.
+    pub fn apply(&self, node: impl Into<SeenNode>, shown: Shown, at: Moment) -> Noted {
+        let SeenNode { metadata: node, terms } = node.into();
         let Some(name) = node.name.as_deref() else { return Noted::Fine };
         let labels = NodeLabels::of_node(|key| node.labels.as_ref()?.get(key).map(String::as_str));
         let annotation = node.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
@@ -197,7 +239,7 @@ impl NodeIndex {
             (_, value) => value.map(|value| WakeUp { value: Arc::from(value.as_str()), seen: at.now }),
         };
         let same_wake_up = known.is_some_and(|known| known.wake_up == wake_up);
-        let same_labels = known.is_some_and(|known| known.facts.labels == labels);
+        let same_labels = known.is_some_and(|known| known.facts.labels == labels && *known.terms == terms);
         if same_text && same_moves && same_wake_up && same_labels {
             return Noted::Fine;
         }
@@ -234,14 +276,13 @@ impl NodeIndex {
             (_, None) => MovedOff::default(),
         };
         let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).map(Arc::from);
-        // The key belongs to the name of the node, whatever its UID.
-        let arena_key = nodes.get(name).map(|known| known.arena_key.clone()).unwrap_or_default();
         drop(nodes);
 
         let moved_off = moved_off.map(Arc::from);
         let facts = NodeFacts { labels, knowledge, moved_off: moved };
         let uid = node.uid.map(Arc::from);
-        let node = Node { facts, source, problem, arena_key, wake_up, change: 0, uid, annotation, moved_off };
+        let terms = Arc::new(terms);
+        let node = Node { facts, source, problem, wake_up, terms, change: 0, uid, annotation, moved_off };
         let replaced = self.write().put(name, node);
         // Freed after the lock is released.
         drop(replaced);

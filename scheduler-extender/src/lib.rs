@@ -22,6 +22,7 @@ pub mod clock;
 pub mod config;
 mod expectations;
 mod explain;
+mod free_time;
 mod in_use;
 pub mod index;
 pub mod library;

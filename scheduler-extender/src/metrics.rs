@@ -393,6 +393,7 @@ impl EncodeLabelValue for RejectionLabel {
             Rejection::InvalidBitstream => "invalid_bitstream",
             Rejection::NotLoaded => "not_loaded",
             Rejection::Unhealthy => "unhealthy",
+            Rejection::Cordoned => "cordoned",
             Rejection::NoSingleDevice => "no_single_device",
             Rejection::NotFresh => "not_fresh",
             Rejection::Misunderstood => "misunderstood",

@@ -1,5 +1,5 @@
-//! The fields of a watched pod that decisions about other pods need: UID, owner, node, boards, priority, and time of the
-//! binding. All others are skipped when decoded. Of a pod that asks for no FPGA only the name and UID are kept.
+//! The fields of a watched pod that decisions about other pods need: UID, owner, node, boards, priority, time of the
+//! binding, and which nodes the pod may go to. All others are skipped when decoded. Of a pod that asks for no FPGA only the name and UID are kept.
 
 use fpga_core::board_pods::{BoardPod, Life, Place, WantedInstances};
 use fpga_core::board_request::BoardRequest;
@@ -8,7 +8,9 @@ use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_core::requirement::{PodText, Requirement};
 use fpga_core::signals::AskedKind;
 use fpga_core::units::WallTime;
+use fpga_registry_api::pod_terms;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
@@ -111,6 +113,9 @@ struct Spec {
     priority: Option<i32>,
     containers: Option<Vec<Container>>,
     init_containers: Option<Vec<Container>>,
+    tolerations: Option<Vec<Toleration>>,
+    node_selector: Option<BTreeMap<String, String>>,
+    affinity: Option<Affinity>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -213,6 +218,11 @@ impl Wire {
             boards: boards.map(str::to_owned).collect(),
             wanted,
             requirement,
+            terms: pod_terms(
+                self.spec.tolerations.as_ref(),
+                self.spec.node_selector.as_ref(),
+                self.spec.affinity.as_ref(),
+            ),
         })
     }
 }

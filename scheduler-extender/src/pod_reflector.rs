@@ -102,9 +102,10 @@ fn age(pod: &WatchedPod, at: Moment) -> Millis {
 mod tests {
     use super::*;
     use fpga_core::expected_load::ArenaKey;
+    use fpga_core::node_facts::NodeFacts;
     use fpga_core::node_state::decode;
     use fpga_core::signals::AskedKind;
-    use fpga_core::staleness::Received;
+    use fpga_core::staleness::{Knowledge, Received};
     use fpga_core::units::{MonotonicTime, WallTime};
 
     const WALL: u64 = 1_767_225_900_000;
@@ -125,9 +126,10 @@ mod tests {
         follow(events, expectations, &BoardPods::default(), &clock).await;
         let state = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":10000}}"#;
         let received = Received::new(decode(state).unwrap(), MonotonicTime::START, Millis::ZERO);
-        let fresh = Some((&ArenaKey::default(), &received));
-        let expected =
-            expectations.on("another", [("n", fresh)].into_iter(), &AskedKind::ANY, MonotonicTime(1_000));
+        let node = NodeFacts { knowledge: Knowledge::Known(Box::new(received)), ..NodeFacts::default() };
+        let (key, now) = (ArenaKey::default(), MonotonicTime(1_000));
+        let nodes = [("n", Some((&key, node.known())))];
+        let expected = expectations.on("another", nodes.into_iter(), &AskedKind::ANY, now);
         expected.first().map_or(0.0, |expected| expected.unknown)
     }
 

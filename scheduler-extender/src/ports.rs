@@ -9,7 +9,9 @@ pub mod serve;
 
 use anyhow::{Context as _, Result, bail};
 use axum::Router;
+use fpga_extender_api::READ_AUDIENCE;
 use fpga_net::http::Port;
+use fpga_net::read_access::{ReadAccess, ReadRule};
 use fpga_net::tls::{HTTP_1, Reload, ServerFiles, ServerTls};
 use metrics::{PortMetrics, PortName};
 use serve::serve_ports;
@@ -37,6 +39,12 @@ pub struct PortArgs {
     /// serves except the verbs: /nodes, /explain, /config, /version, probes and metrics.
     #[arg(long, env = "FPGA_READ_LISTEN", value_name = "ADDRESS")]
     pub read_listen: Option<SocketAddr>,
+    /// Who may read at --read-listen, and at a main port beyond this machine that asks for no client certificate.
+    /// `token`: owners of a service account's token for the audience fpga-scheduler-extender-read who may get the
+    /// pods of the namespace in question, or else of all namespaces. Needs the right to create tokenreviews and
+    /// subjectaccessreviews. Probes and /version need no token. `anyone`: everybody, for a trial.
+    #[arg(long, env = "FPGA_READ_ACCESS", value_name = "RULE", default_value = "token")]
+    pub read_access: ReadRule,
     /// Address for probes and metrics only, plain HTTP; port 0 takes a free one. The main port serves both as well.
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     pub metrics_listen: Option<SocketAddr>,
@@ -51,6 +59,15 @@ pub struct Ports {
     probes: Option<TcpListener>,
 }
 
+/// The checks of readers at each port; `None` if its readers need no token.
+#[derive(Debug)]
+pub struct Readers {
+    /// At the main port.
+    pub main: Option<Arc<ReadAccess>>,
+    /// At the port for people and their tools.
+    pub reading: Option<Arc<ReadAccess>>,
+}
+
 /// The routes of each port.
 #[derive(Debug)]
 pub struct Routers {
@@ -63,6 +80,15 @@ pub struct Routers {
 }
 
 impl PortArgs {
+    /// The checks of readers, where the main port is at `listen`.
+    #[must_use]
+    pub fn readers(&self, listen: SocketAddr, client: &kube::Client) -> Readers {
+        let checked = || ReadAccess::new(client.clone(), READ_AUDIENCE);
+        let reading = (self.read_access == ReadRule::Token).then(checked);
+        let is_for_one = listen.ip().is_loopback() || self.tls_client_ca.is_some();
+        Readers { main: reading.clone().filter(|_| !is_for_one), reading }
+    }
+
     /// Opens the ports, the main one at `listen`.
     ///
     /// # Errors

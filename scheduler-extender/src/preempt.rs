@@ -4,8 +4,9 @@
 use crate::app::App;
 use crate::board_pods::OfNode;
 use crate::index::Node;
-use crate::wire::{Candidate, Eviction, Pod};
+use crate::wire::{Candidate as Offered, Eviction, Pod};
 use fpga_core::board_pods::{Asking, BoardPod, Life, NodePods, Occupancy};
+use fpga_core::decide::Candidate;
 use fpga_core::matching::Rejection;
 use fpga_core::preemption::{Victims, victims};
 use fpga_core::requirement::Requirement;
@@ -45,19 +46,28 @@ fn without(node: &Node, occupancy: &Occupancy<'_>, leave: &dyn Fn(&BoardPod) -> 
 }
 
 /// The candidates whose boards have other numbers of containers for this pod than the node plugin reports, with their
-/// places among the candidates.
+/// places among the candidates. `node_at` has the name and the node of a place.
 pub(crate) fn for_filter<'n>(
     app: &App,
     pod: &Pod<'_>,
-    candidates: impl Iterator<Item = (&'n str, Option<&'n Arc<Node>>)>,
+    candidates: &[Candidate<'_>],
+    node_at: impl Fn(usize) -> Option<(&'n str, &'n Arc<Node>)>,
 ) -> Vec<(usize, Arc<Node>)> {
-    let changed = |(place, (name, node)): (usize, (&str, Option<&'n Arc<Node>>))| {
-        let node = node?;
-        let plugin = node.facts.knowledge.state()?.plugin.as_ref()?;
-        let is_full = plugin.report.boards.values().any(|instances| !instances.are_left());
-        if !is_full && !app.board_pods.has_nominated(name) {
+    let nominated = app.board_pods.nominated_nodes();
+    let has_full_board = |candidate: &Candidate<'_>| {
+        let brief = candidate.and_then(|known| known.brief);
+        brief.is_some_and(|brief| brief.signals().has_full_board())
+    };
+    let changed = |(place, candidate): (usize, &Candidate<'_>)| {
+        let is_full = has_full_board(candidate);
+        if !is_full && nominated.is_empty() {
             return None;
         }
+        let (name, node) = node_at(place)?;
+        if !is_full && !nominated.contains(name) {
+            return None;
+        }
+        node.facts.knowledge.state()?.plugin.as_ref()?;
         // kube-scheduler evicted them for this pod. It may know of their end earlier than the watch here.
         let is_nominated = pod.nominated_node() == Some(name);
         let leave =
@@ -65,20 +75,21 @@ pub(crate) fn for_filter<'n>(
         let changed = with_occupancy(app, pod, (name, node), |boards| without(node, boards, &leave));
         Some((place, changed.flatten()?))
     };
-    candidates.enumerate().filter_map(changed).collect()
+    candidates.iter().enumerate().filter_map(changed).collect()
 }
 
 /// Whether an eviction would let the node pass that was rejected for this reason.
-pub(crate) fn eviction(
+pub(crate) fn eviction<'n>(
     app: &App,
     pod: &Pod<'_>,
     asked: &Requirement,
-    (name, node): (&str, Option<&Arc<Node>>),
+    name: &str,
+    node: impl FnOnce() -> Option<&'n Arc<Node>>,
     rejection: Rejection,
 ) -> Eviction {
     let helps = || {
         let found = |boards: &Occupancy<'_>| victims(asked, boards, &|_| false, asking(pod)).is_some();
-        with_occupancy(app, pod, (name, node?), found)
+        with_occupancy(app, pod, (name, node()?), found)
     };
     match rejection {
         Rejection::NoInstance if helps() == Some(true) => Eviction::Helps,
@@ -92,7 +103,7 @@ pub(crate) fn choose_victims(
     app: &App,
     pod: &Pod<'_>,
     asked: &Requirement,
-    candidate: &mut Candidate<'_>,
+    candidate: &mut Offered<'_>,
     node: &Node,
 ) -> Option<Arc<Node>> {
     let name = candidate.node.as_str().to_owned();
@@ -122,7 +133,7 @@ pub(crate) fn choose_victims(
 }
 
 /// The place of each added victim among the proposed ones: kube-scheduler expects the greatest priority first.
-fn places(pods: &[&BoardPod], candidate: &Candidate<'_>, chosen: &Victims<'_>) -> Vec<(usize, String)> {
+fn places(pods: &[&BoardPod], candidate: &Offered<'_>, chosen: &Victims<'_>) -> Vec<(usize, String)> {
     let priority = |uid: &str| pods.iter().find(|pod| pod.uid == uid).map(|pod| pod.priority);
     let place = |uid: &&str| {
         let is_before = |proposed: &str| priority(proposed) >= priority(uid);

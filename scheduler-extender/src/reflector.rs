@@ -1,14 +1,13 @@
-//! Fills the index: watches the metadata of all nodes.
+//! Fills the index: watches all nodes.
 //!
-//! The status, most of a node's bytes and most of its changes, is not requested.
+//! Cordons, taints and readiness are outside of the metadata, so whole nodes are requested. The index keeps the labels,
+//! annotations and these terms; the rest of a node is dropped when it arrives.
 
 use crate::clock::Clock;
-use crate::index::{NodeIndex, Noted, Shown};
+use crate::index::{NodeIndex, Noted, SeenNode, Shown};
 use crate::metrics::{Metrics, StateSource};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -18,13 +17,13 @@ use tracing::{info, warn};
 
 /// Updates `index` until the stream of events ends, which happens only if something is broken for good.
 pub async fn run(client: Client, index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock) {
-    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
+    let nodes: Api<Node> = Api::all(client);
     let events = watcher(nodes, watcher::Config::default()).default_backoff();
     let events = events.map(|event| {
         event.map(|event| match event {
-            Event::Apply(node) => Event::Apply(node.metadata),
-            Event::Delete(node) => Event::Delete(node.metadata),
-            Event::InitApply(node) => Event::InitApply(node.metadata),
+            Event::Apply(node) => Event::Apply(node.into()),
+            Event::Delete(node) => Event::Delete(node.into()),
+            Event::InitApply(node) => Event::InitApply(node.into()),
             Event::Init => Event::Init,
             Event::InitDone => Event::InitDone,
         })
@@ -33,7 +32,7 @@ pub async fn run(client: Client, index: Arc<NodeIndex>, metrics: Arc<Metrics>, c
 }
 
 async fn follow(
-    events: impl Stream<Item = Result<Event<ObjectMeta>, watcher::Error>>,
+    events: impl Stream<Item = Result<Event<SeenNode>, watcher::Error>>,
     index: &NodeIndex,
     metrics: &Metrics,
     clock: &Clock,
@@ -44,7 +43,7 @@ async fn follow(
         match event {
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(node)) => {
-                listed.extend(node.name.clone());
+                listed.extend(node.metadata.name.clone());
                 show(index, metrics, clock, node, Shown::Listed);
             }
             Ok(Event::InitDone) => {
@@ -54,7 +53,7 @@ async fn follow(
             }
             Ok(Event::Apply(node)) => show(index, metrics, clock, node, Shown::Changed),
             Ok(Event::Delete(node)) => {
-                if let Some(name) = &node.name {
+                if let Some(name) = &node.metadata.name {
                     index.delete(name);
                 }
             }
@@ -66,8 +65,8 @@ async fn follow(
     }
 }
 
-fn show(index: &NodeIndex, metrics: &Metrics, clock: &Clock, node: ObjectMeta, shown: Shown) {
-    let name = node.name.clone().unwrap_or_default();
+fn show(index: &NodeIndex, metrics: &Metrics, clock: &Clock, node: SeenNode, shown: Shown) {
+    let name = node.metadata.name.clone().unwrap_or_default();
     match index.apply(node, shown, clock.read()) {
         Noted::Fine => {}
         Noted::Taken => metrics.took_state(StateSource::Annotation),
@@ -88,17 +87,19 @@ mod tests {
     use crate::clock::Moment;
     use fpga_core::node_state::ANNOTATION;
     use fpga_core::units::{MonotonicTime, WallTime};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use prometheus_client::registry::Registry;
 
-    fn node(name: &str, annotation: Option<&str>) -> ObjectMeta {
-        ObjectMeta {
+    fn node(name: &str, annotation: Option<&str>) -> SeenNode {
+        let metadata = ObjectMeta {
             name: Some(name.into()),
             annotations: annotation.map(|text| [(ANNOTATION.to_owned(), text.to_owned())].into()),
             ..ObjectMeta::default()
-        }
+        };
+        metadata.into()
     }
 
-    async fn after(events: Vec<Result<Event<ObjectMeta>, watcher::Error>>) -> (NodeIndex, Metrics) {
+    async fn after(events: Vec<Result<Event<SeenNode>, watcher::Error>>) -> (NodeIndex, Metrics) {
         let (index, metrics) = (NodeIndex::default(), Metrics::register(&mut Registry::default()));
         let clock = Clock::new(|| Moment { now: MonotonicTime(1), wall: WallTime(1) });
         follow(futures::stream::iter(events), &index, &metrics, &clock).await;

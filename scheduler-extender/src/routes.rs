@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fpga_net::http::{BodyError, BodyLimits, Charge};
+use fpga_net::read_access::{ReadAccess, guarded};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::warn;
@@ -29,8 +30,13 @@ pub struct Routes {
     pub max_body_bytes: usize,
 }
 
-/// All routes: the verbs, and those of [`reading`].
+/// All routes: the verbs, and those of [`reading`] for everybody.
 pub fn router(app: Arc<App>, routes: &Routes) -> Router {
+    verbs(Arc::clone(&app), routes).merge(reading(app, None))
+}
+
+/// The routes of the verbs.
+pub fn verbs(app: Arc<App>, routes: &Routes) -> Router {
     let limits = BodyLimits { bytes: routes.max_body_bytes, time: BODY_TIMEOUT };
     let mut router = Router::new();
     let mut prefixes = vec![""];
@@ -44,18 +50,21 @@ pub fn router(app: Arc<App>, routes: &Routes) -> Router {
             router = router.route(&format!("{prefix}/{}", verb.name()), post(handler));
         }
     }
-    router.with_state(Arc::clone(&app)).merge(reading(app))
+    router.with_state(app)
 }
 
-/// The routes for people and their tools: all but the verbs. They change nothing.
-pub fn reading(app: Arc<App>) -> Router {
-    let router = Router::new()
+/// The routes for people and their tools: all but the verbs. They change nothing. With `access` pods, Bitstreams, nodes and
+/// metrics are shown only to readers who may get the pods in question.
+pub fn reading(app: Arc<App>, access: Option<Arc<ReadAccess>>) -> Router {
+    let of_tenants = Router::new()
         .route("/nodes", get(nodes::known_nodes))
         .route("/config", get(admin::config))
-        .route("/version", get(admin::version))
         .route("/decisions", get(admin::decisions))
-        .route("/explain/{namespace}/{pod}", get(admin::explain));
-    router.with_state(Arc::clone(&app)).merge(admin::probes(app))
+        .route("/explain/{namespace}/{pod}", get(admin::explain))
+        .route("/metrics", get(admin::metrics))
+        .with_state(Arc::clone(&app));
+    let open = Router::new().route("/version", get(admin::version)).merge(admin::health(app));
+    guarded(of_tenants, access).merge(open)
 }
 
 async fn handle(app: Arc<App>, verb: Verb, request: Request, limits: BodyLimits) -> Response {

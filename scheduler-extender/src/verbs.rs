@@ -1,20 +1,24 @@
 //! The decisions for kube-scheduler: decode the request, ask core, encode the answer. Synchronous and from memory; a
 //! decision reads the clock once.
 
+mod found;
+
 use crate::app::App;
 use crate::clock::Moment;
 use crate::explain::{Considered, Decided, Decision, Names, PodName};
-use crate::index::{Node, Nodes as KnownNodes, Source};
+use crate::free_time::free_time;
+use crate::index::Source;
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
 use crate::preempt;
 use crate::record::{Item, Kept};
 use crate::settings::Policy;
 use crate::wire::{
-    Candidate as Offered, Encode, Eviction, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes,
-    Pod, PreemptionArgs, PreemptionResult, Rejected, Reply, Writer,
+    Candidate as Offered, Encode, Eviction, FilterResult, HostPriorities, Malformed, Nodes, Pod,
+    PreemptionArgs, PreemptionResult, Rejected, Reply, Writer, read_args,
 };
+use found::{Found, otherwise};
 use fpga_core::decide::{
-    AntiHerd, Candidate, DecisionRules, FilterDecision, NodeScore, filter_among, prioritize_expecting,
+    AntiHerd, DecisionRules, FilterDecision, ScoreDecision, filter_among, prioritize_expecting,
 };
 use fpga_core::expected_load::{Expected, MAX_ASSUMED_NODES};
 use fpga_core::matching::Rejection;
@@ -23,7 +27,6 @@ use fpga_core::redistribution::FreeTime;
 use fpga_core::requirement::{InvalidRequirement, Requirement};
 use fpga_core::signals::AskedKind;
 use hyper::body::Bytes;
-use std::sync::Arc;
 use tracing::warn;
 
 /// An answer with status 200.
@@ -83,11 +86,11 @@ impl Refusal {
 pub fn answer(app: &App, verb: Verb, body: &Bytes) -> Result<Answer, Refusal> {
     match verb {
         Verb::Filter => {
-            let (pod, nodes) = ExtenderArgs::read(body)?.into_parts()?;
+            let (pod, nodes) = read_args(body)?;
             answer_filter(app, body, &pod, &nodes)
         }
         Verb::Prioritize => {
-            let (pod, nodes) = ExtenderArgs::read(body)?.into_parts()?;
+            let (pod, nodes) = read_args(body)?;
             answer_prioritize(app, body, &pod, &nodes)
         }
         Verb::Preempt => answer_preempt(app, PreemptionArgs::read(body)?),
@@ -100,10 +103,10 @@ fn answer_filter(app: &App, request: &Bytes, pod: &Pod<'_>, nodes: &Nodes<'_>) -
     }
     let rejections = match pod.requirement() {
         Ok(None) => vec![None; nodes.len()],
-        Ok(Some(asked)) => decide_filter(app, pod, nodes, asked)?,
+        Ok(Some(asked)) => decide_filter(app, request, pod, nodes, asked)?,
         Err(error) => {
             app.metrics.error(Verb::Filter, ErrorKind::Requirement);
-            reject_all(app, pod, nodes, &error)
+            reject_all(app, request, pod, nodes, &error)
         }
     };
     encode(request, nodes, &FilterResult { nodes, rejections: &rejections })
@@ -113,6 +116,7 @@ fn answer_filter(app: &App, request: &Bytes, pod: &Pod<'_>, nodes: &Nodes<'_>) -
 /// configuration, an answer with `Error` would let the pod pass everywhere.
 fn reject_all(
     app: &App,
+    request: &Bytes,
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
     error: &InvalidRequirement,
@@ -123,14 +127,15 @@ fn reject_all(
     app.metrics.filtered(&verdicts);
     let policy = app.config.policy();
     let by = Considered { requirement: Requirement::default(), problem: Some(error.to_string()), policy };
-    let (at, names) = (app.clock.read().wall, Names::of(nodes.names()));
+    let (at, names) = (app.clock.read().wall, Names::of_request(request, nodes));
     let sources = vec![Source::None; nodes.len()];
-    remember(app, pod, by, Decision::Filter(Decided { at, names, sources, verdicts }));
-    vec![Some(Rejected { reason: REASON.text(), eviction: Eviction::IsUseless }); nodes.len()]
+    remember(app, pod, by, Decision::Filter(Decided { at, names, sources, decision: verdicts }));
+    vec![Some(Rejected { reason: REASON, eviction: Eviction::IsUseless }); nodes.len()]
 }
 
 fn decide_filter(
     app: &App,
+    request: &Bytes,
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
     mut asked: Requirement,
@@ -139,27 +144,30 @@ fn decide_filter(
     let (at, policy) = (app.clock.read(), app.config.policy());
     ask_library(app, pod, &mut asked, &policy);
     let known = app.index.read();
-    let mut found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let changed = preempt::for_filter(app, pod, nodes.names().zip(found.iter().copied()));
-    put(&mut found, &changed);
-    let (controller, all) = (controller(pod), || free_time(&known));
+    let found = Found::of(nodes.names(), &known);
+    let candidates = found.candidates();
+    let node_at = |place| Some((nodes.name(place), found.node(place)?));
+    let changed = preempt::for_filter(app, pod, &candidates, node_at);
+    let (controller, all) = (controller(pod), || free_time(&known, &app.board_pods));
+    let candidates = otherwise(candidates, &changed);
     let FilterDecision { verdicts, free_time } =
-        filter_among(controller.as_deref(), &asked, &candidates(&found), all, &policy.rules, at.now);
-    let rejections = nodes.names().zip(&found).zip(&verdicts).map(|((name, node), verdict)| {
-        let rejection = verdict.err()?;
-        let eviction = preempt::eviction(app, pod, &asked, (name, *node), rejection);
-        Some(Rejected { reason: rejection.text(), eviction })
+        filter_among(controller.as_deref(), &asked, &candidates, all, &policy.rules, at.now);
+    let rejections = verdicts.iter().enumerate().map(|(place, verdict)| {
+        let reason = verdict.err()?;
+        let node = || found.with(&changed, place);
+        let eviction = preempt::eviction(app, pod, &asked, nodes.name(place), node, reason);
+        Some(Rejected { reason, eviction })
     });
     let rejections = rejections.collect();
-    let sources = sources(&found);
-    let kept = kept(app, &found);
+    let sources = found.sources();
+    let kept = found.kept(app, &changed);
     drop(known);
     let decided = || Decisive { free_time, ..Decisive::of_verdicts(&verdicts) };
     record(app, Verb::Filter, at, pod, (&asked, &policy.rules, nodes.names()), kept, decided);
     app.metrics.filtered(&verdicts);
-    let names = Names::of(nodes.names());
+    let names = Names::of_request(request, nodes);
     let by = Considered { requirement: asked, problem: None, policy };
-    remember(app, pod, by, Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
+    remember(app, pod, by, Decision::Filter(Decided { at: at.wall, names, sources, decision: verdicts }));
     Ok(rejections)
 }
 
@@ -170,7 +178,7 @@ fn answer_prioritize(
     nodes: &Nodes<'_>,
 ) -> Result<Answer, Refusal> {
     let scores = match pod.requirement() {
-        Ok(Some(asked)) => decide_prioritize(app, pod, nodes, asked)?,
+        Ok(Some(asked)) => decide_prioritize(app, request, pod, nodes, asked)?,
         Ok(None) => vec![0; nodes.len()],
         Err(_) => {
             // The answer to prioritize has no place for an error; filter has reported it.
@@ -183,6 +191,7 @@ fn answer_prioritize(
 
 fn decide_prioritize(
     app: &App,
+    request: &Bytes,
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
     mut asked: Requirement,
@@ -192,43 +201,32 @@ fn decide_prioritize(
     ask_library(app, pod, &mut asked, &policy);
     let (rules, kind) = (&policy.rules, AskedKind::of(&asked));
     let known = app.index.read();
-    let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
+    let found = Found::of(nodes.names(), &known);
     let expected = match rules.anti_herd {
         AntiHerd::Off => Vec::new(),
-        AntiHerd::On => {
-            let fresh = found.iter().map(|node| {
-                let node = (*node)?;
-                Some((&node.arena_key, node.facts.knowledge.fresh(at.now)?))
-            });
-            app.expectations.on(pod.uid(), nodes.names().zip(fresh), &kind, at.now)
-        }
+        AntiHerd::On => app.expectations.on(pod.uid(), nodes.names().zip(found.keyed()), &kind, at.now),
     };
-    let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, rules, at.now).nodes;
-    let sources = sources(&found);
-    let kept = kept(app, &found);
+    let decision = prioritize_expecting(&asked, &found.candidates(), &expected, rules, at.now);
+    let sources = found.sources();
+    let kept = found.kept(app, &[]);
     drop(known);
     if rules.anti_herd == AntiHerd::On {
-        app.expectations.assume(pod.uid(), pod.owner(), kind, &best(nodes, &verdicts), at.now);
+        app.expectations.assume(pod.uid(), pod.owner(), kind, &best(nodes, &decision), at.now);
     }
-    let scores: Vec<u32> = verdicts.iter().map(|node| node.score).collect();
+    let scores = decision.scores().to_vec();
     let decided = || Decisive { expected, free_time: None, answer: RecordedAnswer::Scores(scores.clone()) };
     record(app, Verb::Prioritize, at, pod, (&asked, rules, nodes.names()), kept, decided);
-    let names = Names::of(nodes.names());
+    let names = Names::of_request(request, nodes);
     let by = Considered { requirement: asked, problem: None, policy };
-    remember(app, pod, by, Decision::Prioritize(Decided { at: at.wall, names, sources, verdicts }));
+    remember(app, pod, by, Decision::Prioritize(Decided { at: at.wall, names, sources, decision }));
     Ok(scores)
 }
 
 /// The nodes with fresh state and the greatest score. kube-scheduler chooses one of them, unless its own plugins
 /// outvote the extender.
-fn best<'n>(nodes: &'n Nodes<'_>, verdicts: &[NodeScore]) -> Vec<&'n str> {
-    let greatest = verdicts.iter().map(|node| node.score).max();
-    let named = nodes
-        .names()
-        .zip(verdicts)
-        .filter(|(_, node)| Some(node.score) == greatest && node.measured.is_some());
+fn best<'n>(nodes: &'n Nodes<'_>, decision: &ScoreDecision) -> Vec<&'n str> {
     // `Expectations::assume` needs no more than one name above its limit to know that there are too many.
-    named.map(|(name, _)| name).take(MAX_ASSUMED_NODES + 1).collect()
+    decision.best().take(MAX_ASSUMED_NODES + 1).map(|index| nodes.name(index)).collect()
 }
 
 fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal> {
@@ -255,30 +253,23 @@ fn decide_preempt<'a>(
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
     ask_library(app, pod, &mut asked, &policy);
-    let known: &KnownNodes = &app.index.read();
-    let mut found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
-    let without = |(place, (candidate, node)): (usize, (&mut Offered<'a>, &Option<&Arc<Node>>))| {
-        Some((place, preempt::choose_victims(app, pod, &asked, candidate, (*node)?)?))
+    let known = app.index.read();
+    let found = Found::of(offered.iter().map(|candidate| candidate.node.as_str()), &known);
+    let without = |(place, candidate): (usize, &mut Offered<'a>)| {
+        Some((place, preempt::choose_victims(app, pod, &asked, candidate, found.node(place)?)?))
     };
-    let changed: Vec<_> = offered.iter_mut().zip(&found).enumerate().filter_map(without).collect();
-    put(&mut found, &changed);
-    let (controller, all) = (controller(pod), || free_time(known));
+    let changed: Vec<_> = offered.iter_mut().enumerate().filter_map(without).collect();
+    let (controller, all) = (controller(pod), || free_time(&known, &app.board_pods));
+    let candidates = otherwise(found.candidates(), &changed);
     let FilterDecision { verdicts, free_time } =
-        filter_among(controller.as_deref(), &asked, &candidates(&found), all, &policy.rules, at.now);
+        filter_among(controller.as_deref(), &asked, &candidates, all, &policy.rules, at.now);
+    let kept = found.kept(app, &changed);
+    drop(known);
     let names = offered.iter().map(|candidate| candidate.node.as_str());
     let decided = || Decisive { free_time, ..Decisive::of_verdicts(&verdicts) };
-    record(app, Verb::Preempt, at, pod, (&asked, &policy.rules, names), kept(app, &found), decided);
+    record(app, Verb::Preempt, at, pod, (&asked, &policy.rules, names), kept, decided);
     let passed = offered.into_iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
     Ok(passed.map(|(candidate, _)| candidate).collect())
-}
-
-/// Puts nodes at their places among the candidates.
-fn put<'k>(found: &mut [Option<&'k Arc<Node>>], changed: &'k [(usize, Arc<Node>)]) {
-    for (place, node) in changed {
-        if let Some(candidate) = found.get_mut(*place) {
-            *candidate = Some(node);
-        }
-    }
 }
 
 /// The pod's controller, as node plugins name it.
@@ -293,28 +284,8 @@ fn ask_library(app: &App, pod: &Pod<'_>, asked: &mut Requirement, policy: &Polic
     asked.synonyms = app.library.synonyms(pod.namespace(), asked);
 }
 
-/// The free time of all boards of the cluster.
-fn free_time(known: &KnownNodes) -> FreeTime {
-    FreeTime::of(known.values().filter_map(|node| node.facts.knowledge.state()))
-}
-
 fn ensure_synced(app: &App) -> Result<(), Refusal> {
     if app.knows_cluster() { Ok(()) } else { Err(Refusal::NotSynced) }
-}
-
-fn candidates<'k>(found: &[Option<&'k Arc<Node>>]) -> Vec<Candidate<'k>> {
-    found.iter().map(|node| node.map(|node| &node.facts)).collect()
-}
-
-/// The origin of each candidate's state.
-fn sources(found: &[Option<&Arc<Node>>]) -> Vec<Source> {
-    found.iter().map(|node| node.map_or(Source::None, |node| node.source)).collect()
-}
-
-/// The candidates' nodes for the recording; `None` without `--record`.
-fn kept(app: &App, found: &[Option<&Arc<Node>>]) -> Option<Vec<Option<Kept>>> {
-    app.recorder.as_ref()?;
-    Some(found.iter().map(|node| node.map(|node| Kept(Arc::clone(node)))).collect())
 }
 
 /// The answer, and what it followed from beside the candidates.

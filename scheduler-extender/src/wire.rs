@@ -4,19 +4,24 @@
 //! nodes are camelCase. Go writes `null` for unset values and matches keys in any case; this module accepts `null`
 //! and the usual cases.
 
+mod args;
+mod compact;
 mod encode;
 pub mod limits;
 mod malformed;
+pub mod names;
 pub mod nodes;
 pub mod pod;
 pub mod preemption;
 pub mod reply;
 pub mod text;
 
+pub use args::read_args;
 pub use encode::Encode;
 pub use limits::{MAX_NAME_BYTES, MAX_NODES, MAX_UID_BYTES, MAX_WORKING_BYTES, working_bytes};
 pub use malformed::Malformed;
-pub use nodes::{Eviction, ExtenderArgs, FilterResult, HostPriorities, Mode, Nodes, Rejected};
+pub use names::NodeNames;
+pub use nodes::{Eviction, FilterResult, HostPriorities, Mode, Nodes, Rejected};
 pub use pod::Pod;
 pub use preemption::{Candidate, PreemptionArgs, PreemptionResult};
 pub use reply::{Reply, Writer};

@@ -1,5 +1,5 @@
 // Program registry serves OCI artifacts from a folder, for the tests: the registry of the CNCF project Distribution without
-// its drivers for clouds.
+// its drivers for clouds, and with redirects of blobs.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd"
 	_ "github.com/distribution/distribution/v3/registry/auth/token"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/middleware/redirect"
 )
 
 func main() {

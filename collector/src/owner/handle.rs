@@ -1,7 +1,8 @@
 //! The commands of the owner, and the handle that sends them.
 
 use crate::state::{Counted, NoRoom};
-use fpga_core::device::DeviceStatus;
+use fpga_core::cordon::CordonedBoards;
+use fpga_core::device::{DeviceStatus, Rotation};
 use fpga_core::event::Event;
 use fpga_core::node_state::{NodeState, PluginReport};
 use fpga_net::http::Charge;
@@ -58,10 +59,11 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug)]
 pub(super) enum Command {
     Events { report: Report, reply: Reply<Counted> },
-    Device { status: Box<DeviceStatus>, reply: Reply<()> },
+    Device { status: Box<DeviceStatus>, reply: Reply<Option<Rotation>> },
     Gone { id: String, reply: Reply<bool> },
     Plugin { report: PluginReport, reply: Reply<()> },
     PluginLeaves { reply: Reply<()> },
+    Cordons { boards: CordonedBoards, reply: Reply<()> },
     Measure { reply: Reply<NodeState> },
     Publish { reply: Reply<NodeState> },
     Reuse { reply: Reply<String> },
@@ -78,11 +80,11 @@ impl Handle {
         self.ask(|reply| Command::Events { report, reply }).await
     }
 
-    /// Records a device's status.
+    /// Records a device's status; returns whether the device is in rotation, if that is known.
     ///
     /// # Errors
     /// [`Refusal`] for the reason.
-    pub async fn device(&self, status: DeviceStatus) -> Result<(), Refusal> {
+    pub async fn device(&self, status: DeviceStatus) -> Result<Option<Rotation>, Refusal> {
         self.ask(|reply| Command::Device { status: Box::new(status), reply }).await
     }
 
@@ -108,6 +110,14 @@ impl Handle {
     /// [`Refusal`] for the reason.
     pub async fn plugin_leaves(&self) -> Result<(), Refusal> {
         self.ask(|reply| Command::PluginLeaves { reply }).await
+    }
+
+    /// Takes the boards that the node's annotation takes out of rotation.
+    ///
+    /// # Errors
+    /// [`Refusal`] for the reason.
+    pub async fn cordons(&self, boards: CordonedBoards) -> Result<(), Refusal> {
+        self.ask(|reply| Command::Cordons { boards, reply }).await
     }
 
     /// The state now.

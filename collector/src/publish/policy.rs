@@ -56,7 +56,7 @@ pub enum Reason {
     /// The node can take pods that it could not take before.
     Urgent,
     /// The node plugin can't serve pods that the node could take before: pods that are placed here now would fail. Or pods
-    /// that are here may have to go.
+    /// that are here may have to go. Or people have taken a board out of rotation.
     Closed,
     /// A repetition of the last write, for pods that were tried before the extender knew of the change.
     Echo,
@@ -191,7 +191,7 @@ impl Policy {
         }
         let (reason, due) = if lets_pods_in(&last.state, current) {
             (Reason::Urgent, URGENT_INTERVAL.min(last.min))
-        } else if plugin_closes(&last.state, current) {
+        } else if plugin_closes(&last.state, current) || last.state.cordons != current.cordons {
             (Reason::Closed, URGENT_INTERVAL.min(last.min))
         } else if last.news == News::Board || last.news == News::Bitstream && self.echoes_bitstreams() {
             (Reason::Echo, ECHO_DELAY.min(last.heartbeat))

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::{fmt, io};
 use tonic::transport::Uri;
 
-/// Maximum number of replicas of one target, and of the targets of one flag.
-pub const MAX_REPLICAS: usize = 16;
+/// Maximum number of replicas of one target, and of the targets of one flag. The chart allows 99.
+pub const MAX_REPLICAS: usize = 128;
 
 /// One value of `--extenders` or `--pickers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,15 @@ pub enum Target {
         /// The port of every replica.
         port: u16,
     },
+}
+
+/// The replicas of a target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The replicas that get a stream, at most [`MAX_REPLICAS`].
+    pub replicas: Vec<Address>,
+    /// Number of replicas beyond [`MAX_REPLICAS`], which get no stream.
+    pub left_out: usize,
 }
 
 /// Transport to the replicas.
@@ -44,13 +53,13 @@ impl Target {
         }
     }
 
-    /// The addresses of the target's replicas, at most [`MAX_REPLICAS`].
+    /// The addresses of the target's replicas.
     ///
     /// # Errors
     /// The name can't be looked up. Then it is unknown which replicas are gone.
-    pub async fn resolve(&self, transport: Transport) -> io::Result<Vec<Address>> {
+    pub async fn resolve(&self, transport: Transport) -> io::Result<Found> {
         let (name, port) = match self {
-            Self::Url(uri) => return Ok(vec![Address::from(uri.clone())]),
+            Self::Url(uri) => return Ok(Found { replicas: vec![Address::from(uri.clone())], left_out: 0 }),
             Self::Dns { name, port } => (name, *port),
         };
         let addresses = tokio::net::lookup_host((name.as_str(), port)).await?;
@@ -62,11 +71,18 @@ impl Target {
             let uri = format!("{scheme}://{address}").parse().ok()?;
             Some(Address { uri, name: certified.cloned() })
         };
-        let mut found: Vec<Address> = addresses.filter_map(replica).collect();
-        found.sort_by_key(ToString::to_string);
-        found.dedup();
-        found.truncate(MAX_REPLICAS);
-        Ok(found)
+        Ok(Found::first_of(addresses.filter_map(replica).collect()))
+    }
+}
+
+impl Found {
+    /// The first replicas in the order of their addresses, each once.
+    fn first_of(mut replicas: Vec<Address>) -> Self {
+        replicas.sort_by_key(ToString::to_string);
+        replicas.dedup();
+        let left_out = replicas.len().saturating_sub(MAX_REPLICAS);
+        replicas.truncate(MAX_REPLICAS);
+        Self { replicas, left_out }
     }
 }
 
@@ -129,10 +145,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn replicas_beyond_the_limit_are_counted() {
+        let address =
+            |replica: usize| Address::from(format!("http://10.0.0.{replica}:1").parse::<Uri>().unwrap());
+        let found = Found::first_of((0..99).map(address).collect());
+        assert_eq!((found.replicas.len(), found.left_out), (99, 0), "the chart allows 99 replicas");
+        let found = Found::first_of((0..MAX_REPLICAS + 3).chain([0]).map(address).collect());
+        assert_eq!((found.replicas.len(), found.left_out), (MAX_REPLICAS, 3));
+    }
+
     #[tokio::test]
     async fn each_replica_is_found_once() {
-        let resolve =
-            async |text: &str, transport| text.parse::<Target>().unwrap().resolve(transport).await.unwrap();
+        let resolve = async |text: &str, transport| {
+            text.parse::<Target>().unwrap().resolve(transport).await.unwrap().replicas
+        };
         let texts = |found: &[Address]| found.iter().map(ToString::to_string).collect::<Vec<_>>();
         let found = resolve("http://127.0.0.1:1", Transport::Plain).await;
         assert_eq!(texts(&found), ["http://127.0.0.1:1/"]);

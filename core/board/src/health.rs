@@ -37,6 +37,8 @@ pub enum Fault {
     Stuck,
     /// Commands of a client that has gone do not end.
     Abandoned,
+    /// A killed process of a tenant has not ended: it waits in a driver, and may still use the device.
+    Lingers,
     /// The device works, but its manager drains: it takes no new sessions and is about to end.
     Draining,
 }
@@ -60,6 +62,8 @@ pub struct DeviceHealth {
     /// When a kernel last ended well.
     progressed: Duration,
     abandoned: bool,
+    /// Killed processes that have not ended.
+    lingering: usize,
     draining: bool,
 }
 
@@ -73,6 +77,7 @@ impl Fault {
             Self::Probe => "probe",
             Self::Stuck => "stuck",
             Self::Abandoned => "abandoned",
+            Self::Lingers => "lingers",
             Self::Draining => "draining",
         }
     }
@@ -86,6 +91,7 @@ impl fmt::Display for Fault {
             Self::Probe => "the runtime fails",
             Self::Stuck => "the runtime does not answer",
             Self::Abandoned => "commands of a client that has gone do not end",
+            Self::Lingers => "a tenant's process was killed and does not end",
             Self::Draining => "the device manager takes no new sessions and is about to end",
         })
     }
@@ -107,6 +113,7 @@ impl DeviceHealth {
             probe_failed: false,
             progressed: Duration::ZERO,
             abandoned: false,
+            lingering: 0,
             draining: false,
         }
     }
@@ -181,6 +188,16 @@ impl DeviceHealth {
         self.abandoned = true;
     }
 
+    /// Records that a killed process does not end.
+    pub fn process_lingers(&mut self) {
+        self.lingering += 1;
+    }
+
+    /// Records that a process for which [`Self::process_lingers`] was called has ended.
+    pub fn lingering_process_ended(&mut self) {
+        self.lingering = self.lingering.saturating_sub(1);
+    }
+
     /// Records that the device's manager takes no new sessions from now on.
     pub fn draining(&mut self) {
         self.draining = true;
@@ -194,6 +211,9 @@ impl DeviceHealth {
     fn fault_of_device(&mut self, now: Duration) -> Option<Fault> {
         if self.abandoned {
             return Some(Fault::Abandoned);
+        }
+        if self.lingering > 0 {
+            return Some(Fault::Lingers);
         }
         let waits_since = self.probed_since.map(|since| since.max(self.progressed));
         if waits_since.is_some_and(|since| now.saturating_sub(since) >= self.deadline) {

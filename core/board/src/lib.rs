@@ -8,3 +8,4 @@ pub mod dispatch;
 pub mod health;
 pub mod reuse;
 pub mod slots;
+pub mod whole_board;

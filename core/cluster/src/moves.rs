@@ -4,10 +4,12 @@
 //! moved only if its workload goes on serving without it, and only if the last move of the workload has ended well. Where
 //! the owner wants it, the replacement comes first ([`new_first`]).
 
+mod history;
 pub mod new_first;
 
 use fpga_core::units::{Millis, WallTime};
-use std::collections::{BTreeMap, BTreeSet};
+use history::{Hour, last_moves, rested};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The time in which [`MovePolicy::per_hour`] is counted.
@@ -22,7 +24,8 @@ const LEAST_READY: u32 = 2;
 pub struct MovePolicy {
     /// Most moves in one decision.
     pub per_interval: usize,
-    /// Most moves in any [`HOUR`].
+    /// Most moves in any [`HOUR`]. Where several namespaces have pods with boards, a namespace gets a move only while more are
+    /// left than it has had: half of them at most.
     pub per_hour: usize,
     /// Least time between two moves of one workload.
     pub cool_down: Millis,
@@ -69,6 +72,8 @@ pub struct SavedColdStarts {
 pub struct Candidate {
     /// UID of the pod.
     pub pod: String,
+    /// Namespace of the pod.
+    pub namespace: String,
     /// Why the pod had better be elsewhere.
     pub cause: Cause,
     /// Whether the pod serves.
@@ -79,6 +84,17 @@ pub struct Candidate {
     pub disruption: Disruption,
     /// When its replacement comes.
     pub replacement: Replacement,
+    /// Whether there is a place for it.
+    pub destination: Destination,
+}
+
+/// Whether there is a place for a pod that had better be elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// A node with boards would take the pod.
+    Somewhere,
+    /// No node with boards would take the pod: its replacement would stay Pending.
+    Nowhere,
 }
 
 /// When the replacement of a moved pod comes.
@@ -118,6 +134,8 @@ pub enum Workload {
         /// The kind of the controller, for example `StatefulSet`; `None` for a pod without one.
         kind: Option<String>,
     },
+    /// The API server does not tell about it, for this reason.
+    Unknown(String),
 }
 
 /// A Deployment.
@@ -152,6 +170,8 @@ pub enum Disruption {
 /// An earlier move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastMove {
+    /// Namespace of the workload.
+    pub namespace: String,
     /// UID of the workload.
     pub workload: String,
     /// Moment of the decision. The API server keeps it, so it is of a wall clock; one in the future counts as now.
@@ -174,12 +194,16 @@ pub enum Progress {
 pub enum Held {
     /// The pod is none of a Deployment.
     NoDeployment(Option<String>),
+    /// The API server does not tell about the pod's workload, for this reason.
+    UnknownWorkload(String),
     /// The Deployment is rolling out, or its number of pods is just changing.
     RollingOut,
     /// Too few of the Deployment's pods are Ready.
     TooFewReady(u32),
     /// The named disruption budget forbids it.
     DisruptionBudget(String),
+    /// No node with boards would take the pod.
+    NowhereToGo,
     /// The replacement is to come first, and the named autoscaler owns the number of replicas.
     Autoscaled(String),
     /// The last move of the Deployment has not ended.
@@ -188,6 +212,8 @@ pub enum Held {
     CoolingDown(Millis),
     /// As many moves as may be in one decision are more urgent.
     IntervalSpent,
+    /// The pod's namespace has had as many moves in this hour as are left for all others.
+    NamespaceHourSpent,
     /// As many moves as may be in an hour were decided.
     HourSpent,
 }
@@ -220,13 +246,16 @@ impl Held {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::NoDeployment(_) => "no_deployment",
+            Self::UnknownWorkload(_) => "unknown_workload",
             Self::RollingOut => "rolling_out",
             Self::TooFewReady(_) => "too_few_ready",
             Self::DisruptionBudget(_) => "disruption_budget",
+            Self::NowhereToGo => "nowhere_to_go",
             Self::Autoscaled(_) => "autoscaled",
             Self::MoveUnderway => "move_underway",
             Self::CoolingDown(_) => "cooling_down",
             Self::IntervalSpent => "interval_spent",
+            Self::NamespaceHourSpent => "namespace_hour_spent",
             Self::HourSpent => "hour_spent",
         }
     }
@@ -256,11 +285,18 @@ impl fmt::Display for Held {
         match self {
             Self::NoDeployment(None) => f.write_str("no controller would replace it"),
             Self::NoDeployment(Some(kind)) => write!(f, "pods of a {kind} are left alone"),
+            Self::UnknownWorkload(reason) => {
+                write!(f, "the API server does not tell about its workload: {reason}")
+            }
             Self::RollingOut => f.write_str("the Deployment is rolling out or being scaled"),
             Self::TooFewReady(ready) => {
                 write!(f, "the Deployment has {ready} Ready pods, and {LEAST_READY} are needed")
             }
             Self::DisruptionBudget(name) => write!(f, "the PodDisruptionBudget {name} forbids it"),
+            Self::NowhereToGo => f.write_str(
+                "no other node has a board for it, or a cordon, taint, nodeSelector, node affinity or an earlier move keeps \
+                 it off",
+            ),
             Self::Autoscaled(name) => write!(
                 f,
                 "the replacement is to come first, and the HorizontalPodAutoscaler {name} owns the number of replicas"
@@ -268,24 +304,27 @@ impl fmt::Display for Held {
             Self::MoveUnderway => f.write_str("the last move of the Deployment has not ended"),
             Self::CoolingDown(_) => f.write_str("the last move of the Deployment was a short time ago"),
             Self::IntervalSpent => f.write_str("other moves of this interval come first"),
+            Self::NamespaceHourSpent => {
+                f.write_str("its namespace has had as many moves in this hour as are left for all others")
+            }
             Self::HourSpent => f.write_str("as many moves as may be in an hour were decided"),
         }
     }
 }
 
 /// Decides which of `candidates` are moved at the moment `now`, the most urgent first, and of each workload one at most.
-/// `past` are all moves whose workload or hour may matter.
+/// `past` are all moves whose workload or hour may matter, `namespaces` those that have pods with boards.
 #[must_use]
 pub fn decide(
     candidates: &[Candidate],
     past: &[PastMove],
+    namespaces: &BTreeSet<&str>,
     policy: &MovePolicy,
     now: WallTime,
 ) -> MoveDecision {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     order.sort_by_key(|index| urgency(&candidates[*index]));
-    let in_this_hour = past.iter().filter(|past| now - past.at < HOUR).count();
-    let left_of_hour = policy.per_hour.saturating_sub(in_this_hour);
+    let mut hour = Hour::of(past, policy, now);
     let last = last_moves(past);
     let mut chosen: BTreeSet<&str> = BTreeSet::new();
     let mut decision = MoveDecision::default();
@@ -296,15 +335,16 @@ pub fn decide(
                 return Err(Held::MoveUnderway);
             }
             rested(last.get(deployment).copied(), policy, now)?;
-            match decision.moves.len() {
-                decided if decided >= left_of_hour => Err(Held::HourSpent),
-                decided if decided >= policy.per_interval => Err(Held::IntervalSpent),
-                _ => Ok(deployment),
+            if candidate.destination == Destination::Nowhere {
+                return Err(Held::NowhereToGo);
             }
+            hour.has_left(&candidate.namespace, namespaces)?;
+            if decision.moves.len() < policy.per_interval { Ok(deployment) } else { Err(Held::IntervalSpent) }
         });
         match verdict {
             Ok(deployment) => {
                 chosen.insert(deployment);
+                hour.spend(&candidate.namespace);
                 decision.moves.push(index);
             }
             Err(held) => decision.held.push((index, held)),
@@ -330,6 +370,7 @@ fn eligible(candidate: &Candidate) -> Result<&str, Held> {
     let deployment = match &candidate.workload {
         Workload::Deployment(deployment) => deployment,
         Workload::Other { kind } => return Err(Held::NoDeployment(kind.clone())),
+        Workload::Unknown(reason) => return Err(Held::UnknownWorkload(reason.clone())),
     };
     if deployment.rollout == Rollout::Underway {
         return Err(Held::RollingOut);
@@ -349,33 +390,6 @@ fn eligible(candidate: &Candidate) -> Result<&str, Held> {
         Disruption::Allowed => Ok(&deployment.uid),
         Disruption::Forbidden(budget) => Err(Held::DisruptionBudget(budget.clone())),
     }
-}
-
-/// Whether the workload has recovered from its last move.
-fn rested(last: Option<LastMove>, policy: &MovePolicy, now: WallTime) -> Result<(), Held> {
-    let Some(last) = last else { return Ok(()) };
-    if last.is_underway {
-        return Err(Held::MoveUnderway);
-    }
-    let rested = now - last.at;
-    if rested < policy.cool_down { Err(Held::CoolingDown(policy.cool_down - rested)) } else { Ok(()) }
-}
-
-/// The moves of a workload: the latest, and whether any has not ended.
-#[derive(Debug, Clone, Copy)]
-struct LastMove {
-    at: WallTime,
-    is_underway: bool,
-}
-
-fn last_moves(past: &[PastMove]) -> BTreeMap<&str, LastMove> {
-    let mut last: BTreeMap<&str, LastMove> = BTreeMap::new();
-    for past in past {
-        let of_workload = last.entry(&past.workload).or_insert(LastMove { at: past.at, is_underway: false });
-        of_workload.at = of_workload.at.max(past.at);
-        of_workload.is_underway |= past.progress == Progress::Underway;
-    }
-    last
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use crate::board_request::BoardRequest;
 use crate::matching::matching_boards;
 use crate::node_state::{Instances, NodeState};
+use crate::node_terms::PodTerms;
 use crate::requirement::Requirement;
 use crate::units::WallTime;
 use std::cmp::Reverse;
@@ -34,6 +35,8 @@ pub struct BoardPod {
     pub wanted: WantedInstances,
     /// What each board of the pod must meet.
     pub requirement: Requirement,
+    /// Which nodes the pod may go to.
+    pub terms: PodTerms,
 }
 
 /// The relation of a pod to its node.

@@ -3,21 +3,19 @@
 //!
 //! A candidate is identified by its index in the request; the caller knows the names.
 
+mod scores;
 #[cfg(test)]
 mod tests;
 
+pub use scores::{ScoreDecision, prioritize, prioritize_expecting, prioritize_ranking};
+
 use crate::boards_now::BoardsNow;
-use crate::expected_load::{Expected, loads};
-use crate::locality::Wanted;
 use crate::matching::{Fit, Matcher, Rejection, UnlabelledNodes, is_kept_off};
-use crate::node_facts::NodeFacts;
-use crate::per_slot::PerSlot;
-use crate::rank::ranks;
+use crate::node_facts::KnownNode;
 use crate::redistribution::FreeTime;
 use crate::requirement::Requirement;
 use crate::score::{MaxScore, PerSignal, Weights};
-use crate::signals::BoardsLoad;
-use crate::staleness::{Freshness, Knowledge, StalePolicies, StalePolicy};
+use crate::staleness::{Freshness, StalePolicies};
 use crate::units::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -68,7 +66,7 @@ pub enum Ranking {
 pub struct InvalidAntiHerd(String);
 
 /// A node of the request; `None` if the caller has never seen it.
-pub type Candidate<'a> = Option<&'a NodeFacts>;
+pub type Candidate<'a> = Option<KnownNode<'a>>;
 
 /// The answer to filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,13 +75,6 @@ pub struct FilterDecision {
     pub verdicts: Vec<Result<(), Rejection>>,
     /// The free time of all known boards, if load had to be redistributed among them.
     pub free_time: Option<FreeTime>,
-}
-
-/// The answer to prioritize.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ScoreDecision {
-    /// The score of each candidate, in the order of the request.
-    pub nodes: Vec<NodeScore>,
 }
 
 /// A node's score and all terms that went into it.
@@ -197,7 +188,7 @@ pub fn filter_for(
     rules: &DecisionRules,
     now: MonotonicTime,
 ) -> FilterDecision {
-    let states = || candidates.iter().flatten().filter_map(|node| node.knowledge.state());
+    let states = || candidates.iter().flatten().filter_map(|node| node.facts.knowledge.state());
     filter_among(controller, asked, candidates, || FreeTime::of(states()), rules, now)
 }
 
@@ -212,25 +203,24 @@ pub fn filter_among(
     rules: &DecisionRules,
     now: MonotonicTime,
 ) -> FilterDecision {
-    let matcher = Matcher::of(asked);
+    let (matcher, excludes) = (Matcher::of(asked), rules.stale.exclude());
     let fit = |candidate: &Candidate<'_>| match candidate {
         // The boards of the node are unknown, so a bitstream that is valid on some boards only is not valid here.
-        None if rules.unlabelled == UnlabelledNodes::Pass
-            && !rules.stale.exclude()
-            && asked.valid_on.is_empty() =>
-        {
+        None if rules.unlabelled == UnlabelledNodes::Pass && !excludes && asked.valid_on.is_empty() => {
             Ok(Fit::Free)
         }
         None => Err(Rejection::UnknownNode),
         Some(node) => {
-            let fit = matcher.fit(node, rules.unlabelled)?;
-            if controller.is_some_and(|controller| is_kept_off(node, controller)) {
+            let fit = matcher.fit(*node, rules.unlabelled)?;
+            if controller.is_some_and(|controller| is_kept_off(*node, controller)) {
                 return Err(Rejection::KeptOff);
             }
-            if controller.is_some_and(|controller| node.moved_off.has(controller, now)) {
+            if node.has_moved_off
+                && controller.is_some_and(|controller| node.facts.moved_off.has(controller, now))
+            {
                 return Err(Rejection::MovedOff);
             }
-            if rules.stale.exclude() && node.knowledge.fresh(now).is_none() {
+            if excludes && node.fresh(now).is_none() {
                 return Err(Rejection::NotFresh);
             }
             Ok(fit)
@@ -244,211 +234,16 @@ pub fn filter_among(
     // Nodes that kube-scheduler has ruled out are no candidates: a bitstream that is there helps the pod nothing.
     let fitting = candidates.iter().zip(&fits).filter(|(_, fit)| fit.is_ok());
     let mut fitting = fitting.filter_map(|(node, _)| *node);
-    let is_loaded_elsewhere = fitting.any(|node| matcher.has_bitstreams(node));
+    let is_loaded_elsewhere = fitting.any(|node| matcher.has_bitstreams(node.facts));
     let free_time = (!is_loaded_elsewhere).then(free_time);
     let verdict = |(node, fit): (&Candidate<'_>, Result<Fit, Rejection>)| match (fit?, node, &free_time) {
         (Fit::TakesFromOthers, _, None) => Err(Rejection::LoadedElsewhere),
-        (Fit::TakesFromOthers, Some(node), Some(free_time)) if !matcher.can_take(node, free_time) => {
+        (Fit::TakesFromOthers, Some(node), Some(free_time)) if !matcher.can_take(node.facts, free_time) => {
             Err(Rejection::NotRedistributable)
         }
         _ => Ok(()),
     };
     FilterDecision { verdicts: candidates.iter().zip(fits).map(verdict).collect(), free_time }
-}
-
-/// Scores `candidates` by measured values alone. Only candidates with fresh state are ranked.
-#[must_use]
-pub fn prioritize(
-    asked: &Requirement,
-    candidates: &[Candidate<'_>],
-    rules: &DecisionRules,
-    now: MonotonicTime,
-) -> ScoreDecision {
-    prioritize_expecting(asked, candidates, &[], rules, now)
-}
-
-/// Scores `candidates` by measured values and by the usage that is expected of pods placed a moment ago. `expected`
-/// has one entry per candidate, or none at all.
-#[must_use]
-pub fn prioritize_expecting(
-    asked: &Requirement,
-    candidates: &[Candidate<'_>],
-    expected: &[Expected],
-    rules: &DecisionRules,
-    now: MonotonicTime,
-) -> ScoreDecision {
-    prioritize_ranking(Ranking::PerSlot, asked, candidates, expected, rules, now)
-}
-
-/// Like [`prioritize_expecting`], by the given ranking: replays of older recordings need [`Ranking::WholeNode`].
-#[must_use]
-pub fn prioritize_ranking(
-    ranking: Ranking,
-    asked: &Requirement,
-    candidates: &[Candidate<'_>],
-    expected: &[Expected],
-    rules: &DecisionRules,
-    now: MonotonicTime,
-) -> ScoreDecision {
-    let wanted = Wanted::by(asked);
-    let fresh = |candidate: &Candidate<'_>| {
-        let received = (*candidate)?.knowledge.fresh(now)?;
-        let age = received.age(now);
-        let BoardsLoad { mut load, slots, now } = wanted.load_on(received, age);
-        if ranking == Ranking::WholeNode {
-            load = received.signals().load_at(age);
-        }
-        Some(MeasuredBoards { usage: load.usage, reconfiguration: load.reconfiguration, slots, now, age })
-    };
-    let measured: Vec<Option<MeasuredBoards>> = candidates.iter().map(fresh).collect();
-    let usage = usage_loads(ranking, &measured, expected);
-    let mut ranked = Ranked::of(ranking, &usage, &measured, rules.weights.per_signal());
-    let mut usage = usage.into_iter();
-    let loaded_counts = rules.weights.per_signal().loaded > 0.0;
-
-    let mut nodes: Vec<NodeScore> = Vec::with_capacity(candidates.len());
-    for (index, (candidate, measured)) in candidates.iter().zip(&measured).enumerate() {
-        let knowledge = candidate.map(|node| &node.knowledge);
-        let values = match (knowledge, measured) {
-            (Some(Knowledge::Known(received)), Some(measured)) => PerSignal {
-                locality: (wanted.share_on(received, measured.age), Basis::Measured),
-                loaded: match loaded_counts {
-                    true => (wanted.loaded_share_on(received), Basis::Measured),
-                    false => UNWEIGHTED,
-                },
-                ..ranked.next()
-            },
-            _ => unranked(rules.stale),
-        };
-        let mean = rules.weights.mean(values.map(|(value, _)| value));
-        nodes.push(NodeScore {
-            score: rules.max_score.score(mean),
-            mean: shown(mean),
-            terms: values.map(|(value, basis)| Term { value: shown(value), basis }),
-            freshness: knowledge.map_or(Freshness::Absent, |knowledge| knowledge.freshness(now)),
-            measured: *measured,
-            expected: measured.and_then(|measured| {
-                let usage = ranking.slot_time(usage.next()?, measured.slots) - measured.usage;
-                let pods = expected.get(index).map_or(0.0, |expected| shown(expected.pods));
-                (pods > 0.0).then_some(ExpectedShare { usage, pods })
-            }),
-            capped: Capped::No,
-        });
-    }
-    cap_unranked(&mut nodes);
-    ScoreDecision { nodes }
-}
-
-/// The ranks of the candidates with fresh state, as an iterator over these candidates.
-struct Ranked {
-    place: usize,
-    usage: Vec<f64>,
-    reconfiguration: Vec<f64>,
-    free_slots: Option<Vec<f64>>,
-    queue: Option<Vec<f64>>,
-}
-
-/// The term of a signal whose weight is 0.
-const UNWEIGHTED: (f64, Basis) = (0.0, Basis::Unweighted);
-
-impl Ranked {
-    fn of(
-        ranking: Ranking,
-        usage: &[PerSlot],
-        measured: &[Option<MeasuredBoards>],
-        weights: PerSignal<f64>,
-    ) -> Self {
-        fn by(measured: &[Option<MeasuredBoards>], value: impl Fn(&MeasuredBoards) -> u64) -> Vec<f64> {
-            ranks(&measured.iter().flatten().map(value).collect::<Vec<_>>())
-        }
-        Self {
-            place: 0,
-            usage: ranks(&usage.iter().map(|usage| usage.0).collect::<Vec<_>>()),
-            reconfiguration: by(measured, |measured| {
-                ranking.per_slot(measured.reconfiguration, measured.slots).0
-            }),
-            // More free slots are better, but `ranks` puts the least value first: rank the complement.
-            free_slots: (weights.free_slots > 0.0)
-                .then(|| by(measured, |measured| u64::from(u32::MAX - measured.now.free_slots))),
-            queue: (weights.queue > 0.0).then(|| by(measured, |measured| measured.now.queued.into())),
-        }
-    }
-
-    /// The ranks of the next candidate. Locality and loaded are shares, not ranks; the caller fills them in.
-    fn next(&mut self) -> PerSignal<(f64, Basis)> {
-        let place = self.place;
-        self.place += 1;
-        let at = |ranks: &[f64]| (ranks.get(place).copied().unwrap_or_default(), Basis::Measured);
-        let if_weighted = |ranks: &Option<Vec<f64>>| ranks.as_deref().map_or(UNWEIGHTED, at);
-        PerSignal {
-            locality: UNWEIGHTED,
-            usage: at(&self.usage),
-            reconfiguration: at(&self.reconfiguration),
-            free_slots: if_weighted(&self.free_slots),
-            queue: if_weighted(&self.queue),
-            loaded: UNWEIGHTED,
-        }
-    }
-}
-
-impl Ranking {
-    /// The value that is compared, for `amount` of slot time on `slots` slots.
-    fn per_slot(self, amount: Millis, slots: u32) -> PerSlot {
-        match self {
-            Self::PerSlot => PerSlot::of(amount, slots),
-            // Milliseconds instead of microseconds per slot: only the order counts, and all nodes have the same unit.
-            Self::WholeNode => PerSlot(amount.0),
-        }
-    }
-
-    /// The inverse of [`Self::per_slot`].
-    fn slot_time(self, compared: PerSlot, slots: u32) -> Millis {
-        match self {
-            Self::PerSlot => compared.times(slots),
-            Self::WholeNode => Millis(compared.0),
-        }
-    }
-}
-
-/// The usage of the candidates with fresh state, raised by what is expected on each.
-fn usage_loads(ranking: Ranking, measured: &[Option<MeasuredBoards>], expected: &[Expected]) -> Vec<PerSlot> {
-    let usage: Vec<PerSlot> =
-        measured.iter().flatten().map(|measured| ranking.per_slot(measured.usage, measured.slots)).collect();
-    if expected.is_empty() {
-        return usage;
-    }
-    let of_measured = measured.iter().zip(expected).filter_map(|(measured, expected)| {
-        let slots = measured.as_ref()?.slots;
-        Some(expected.per_slot(|amount| ranking.per_slot(amount, slots)))
-    });
-    loads(&usage, &of_measured.collect::<Vec<_>>())
-}
-
-fn unranked(policies: StalePolicies) -> PerSignal<(f64, Basis)> {
-    policies.map(|policy| match policy {
-        StalePolicy::Neutral => (0.5, Basis::Neutral),
-        // The filter rejects with `exclude`; a node whose state became stale after the filter must not win.
-        StalePolicy::Penalise | StalePolicy::Exclude => (0.0, Basis::Penalised),
-    })
-}
-
-/// Rounds a value for an explanation: explanations are kept by the hundred thousand and need no more digits.
-fn shown(value: f64) -> f32 {
-    #[expect(clippy::cast_possible_truncation, reason = "it is small and only shown")]
-    let value = value as f32;
-    value
-}
-
-/// Lowers the score of every node without fresh state below the best score of a node with fresh state.
-fn cap_unranked(nodes: &mut [NodeScore]) {
-    let Some(best) = nodes.iter().filter(|node| node.measured.is_some()).map(|node| node.score).max() else {
-        return;
-    };
-    let cap = best.saturating_sub(1);
-    for node in nodes.iter_mut().filter(|node| node.measured.is_none() && node.score > cap) {
-        node.score = cap;
-        node.capped = Capped::Yes;
-    }
 }
 
 impl FromStr for AntiHerd {

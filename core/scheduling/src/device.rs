@@ -49,7 +49,7 @@ pub struct LoadedBitstream {
 }
 
 /// The part of a board that a reconfiguration replaces.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReconfiguredPart {
     /// One slot, by partial reconfiguration.
@@ -60,13 +60,44 @@ pub enum ReconfiguredPart {
 }
 
 /// Whether a board answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// The board answers.
     Healthy,
-    /// The board does not answer. No pod is placed on it.
+    /// The board does not answer, or people have taken it out of rotation. No pod is placed on it.
     Unhealthy,
+}
+
+/// Whether a board is in rotation. Text form: `true` if people have taken it out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum Rotation {
+    /// The board takes new work.
+    #[default]
+    In,
+    /// People have [cordoned](crate::cordon) the board.
+    Out,
+}
+
+/// The collector's answer to a [`DeviceStatus`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceAnswer {
+    /// Whether the board is in rotation; `None` if the collector does not know, or is of an earlier version.
+    #[serde(rename = "cordoned", default, skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<Rotation>,
+}
+
+impl From<bool> for Rotation {
+    fn from(is_cordoned: bool) -> Self {
+        if is_cordoned { Self::Out } else { Self::In }
+    }
+}
+
+impl From<Rotation> for bool {
+    fn from(rotation: Rotation) -> Self {
+        rotation == Rotation::Out
+    }
 }
 
 impl ReconfiguredPart {

@@ -20,6 +20,7 @@
 mod claims;
 mod forecast;
 mod means;
+mod on_nodes;
 mod rank_cost;
 mod slot_map;
 #[cfg(test)]
@@ -31,17 +32,16 @@ pub(crate) use rank_cost::loads;
 pub use slot_map::ArenaKey;
 
 use crate::bitstream::BitstreamId;
-use crate::signals::{AskedKind, BoardMix, Key};
+use crate::signals::{AskedKind, Key};
 use crate::staleness::Received;
 use crate::units::{Millis, MonotonicTime};
-use claims::overlap;
-use forecast::LinearForecast;
+use forecast::Forecasts;
 use means::Owner;
 #[cfg(test)]
 use rank_cost::ExpectedPerSlot;
 use slot_map::SlotMap;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use unconfirmed::Unconfirmed;
 
 /// Maximum number of pods per node. Kubernetes recommends at most 110.
@@ -61,6 +61,7 @@ pub const ASSUMED_POD_TTL: Millis = Millis::from_secs(5);
 #[derive(Debug, Default)]
 pub struct ExpectedLoads {
     nodes: SlotMap<NodePods>,
+    forecasts: Forecasts,
     /// Node of each bound pod, by UID of the pod.
     node_of: HashMap<Arc<str>, Arc<str>>,
     /// Assumed pods by UID.
@@ -111,13 +112,10 @@ pub enum Kept {
     NoRoom,
 }
 
-/// The pods of a node. The fields are in the order in which a decision reads them.
+/// The pods of a node.
 #[derive(Debug, Default)]
-#[repr(C)]
 struct NodePods {
     assumed: Vec<AssumedShare>,
-    /// The last forecast. Decisions at about the same time share it.
-    forecast: Mutex<Option<LinearForecast>>,
     /// Bound pods, the one bound longest first.
     pods: Vec<Bound>,
 }
@@ -159,7 +157,7 @@ impl ExpectedLoads {
             return Kept::Yes;
         }
         self.gone(&pod.uid);
-        let (name, node) = self.nodes.of(&pod.node);
+        let (name, index, node) = self.nodes.of(&pod.node);
         if node.pods.len() >= MAX_PODS_PER_NODE {
             return Kept::NoRoom;
         }
@@ -175,7 +173,7 @@ impl ExpectedLoads {
             elapsed_then,
         };
         node.pods.insert(place, bound);
-        node.forget_forecast();
+        self.forecasts.forget(index);
         self.node_of.insert(uid, name);
         Kept::Yes
     }
@@ -253,7 +251,7 @@ impl ExpectedLoads {
         let owner = owner.and_then(|owner| self.means.owner(owner));
         let share = 1.0 / best.len() as f64;
         let share_at = |name: &&str| {
-            let (name, node) = self.nodes.of(name);
+            let (name, _, node) = self.nodes.of(name);
             let (uid, owner) = (Arc::clone(&uid), owner.clone());
             node.assumed.push(AssumedShare { uid, owner, kind, share, since });
             name
@@ -261,58 +259,6 @@ impl ExpectedLoads {
         let names = best.iter().map(share_at).collect();
         self.assumed.insert(Arc::clone(&uid), AssumedPod { since, nodes: names });
         self.assumed_by_age.push_back((since, uid));
-    }
-
-    /// The usage that is still expected on the boards of the kind `kind` of a node with the given state.
-    #[must_use]
-    pub fn on(&self, node: &str, received: &Received, kind: &AskedKind, now: MonotonicTime) -> Expected {
-        self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, "", received, kind, now))
-    }
-
-    /// Like [`Self::on`], for a decision about the pod with the UID `asking`: its own assumption does not count.
-    /// `key` caches the lookup of `node`; the caller must use it for this name only.
-    #[must_use]
-    pub fn on_keyed(
-        &self,
-        key: &ArenaKey,
-        node: &str,
-        asking: &str,
-        received: &Received,
-        kind: &AskedKind,
-        now: MonotonicTime,
-    ) -> Expected {
-        let node = self.nodes.at(key, node);
-        node.map_or_else(Expected::default, |node| self.of(node, asking, received, kind, now))
-    }
-
-    fn of(
-        &self,
-        node: &NodePods,
-        asking: &str,
-        received: &Received,
-        kind: &AskedKind,
-        now: MonotonicTime,
-    ) -> Expected {
-        let signals = received.signals();
-        // If all boards are alike, all pods run on all of them, and one forecast serves every requested kind.
-        let kind = if signals.board_mix() == BoardMix::Uniform { &AskedKind::ANY } else { kind };
-        let mut expected = Expected::default();
-        let mut usage = 0.0;
-        node.with_forecast(received, &self.means, kind, now, |forecast| {
-            (usage, expected.unknown) = forecast.at(now);
-            (expected.pods, expected.shown) = (forecast.pods, forecast.shown);
-        });
-        let counts = |pod: &&AssumedShare| now - pod.since < ASSUMED_POD_TTL && *pod.uid != *asking;
-        for pod in node.assumed.iter().filter(counts) {
-            let share = pod.share * overlap(signals, &pod.kind, kind);
-            expected.pods += share;
-            match self.means.expected(pod.owner.as_deref()) {
-                Some(mean) => usage += mean * share,
-                None => expected.unknown += share,
-            }
-        }
-        expected.usage = whole(usage);
-        expected
     }
 
     /// Computes the mean usage of pods from the fresh states of their nodes.
@@ -365,35 +311,12 @@ impl ExpectedLoads {
 
     /// Changes a node's pods, and removes the node if it has none left.
     fn on_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut NodePods)) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
+        let Some((index, node)) = self.nodes.get_mut(name) else { return };
         change(node);
-        node.forget_forecast();
+        self.forecasts.forget(index);
         if node.pods.is_empty() && node.assumed.is_empty() {
             self.nodes.remove(name);
         }
-    }
-}
-
-impl NodePods {
-    /// Calls `look` with the forecast that is valid at `now`. The forecast is not copied, since a decision reads
-    /// thousands.
-    fn with_forecast(
-        &self,
-        received: &Received,
-        means: &means::Means,
-        kind: &AskedKind,
-        now: MonotonicTime,
-        look: impl FnOnce(&LinearForecast),
-    ) {
-        let mut forecast = self.forecast.lock().unwrap_or_else(PoisonError::into_inner);
-        if !forecast.as_ref().is_some_and(|forecast| forecast.is_valid(received, means, kind, now)) {
-            *forecast = None;
-        }
-        look(forecast.get_or_insert_with(|| LinearForecast::of(&self.pods, received, means, kind, now)));
-    }
-
-    fn forget_forecast(&mut self) {
-        *self.forecast.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -425,6 +348,7 @@ impl Bound {
 /// Rounds a time in milliseconds, which is not negative and far below the maximum.
 fn whole(millis: f64) -> Millis {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
-    let millis = millis.round() as u64;
-    Millis(millis)
+    let down = millis as u64;
+    // `f64::round` is a function call on processors without SSE 4.1.
+    Millis(if millis - down as f64 >= 0.5 { down.saturating_add(1) } else { down })
 }

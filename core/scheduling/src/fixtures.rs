@@ -9,6 +9,7 @@ use crate::node_state::{
 use crate::requirement::Requirement;
 use crate::staleness::{Knowledge, Received};
 use crate::units::{Millis, MonotonicTime, WallTime};
+use std::collections::BTreeMap;
 
 /// An idle node without boards; heartbeat 60 s, window 300 s.
 #[must_use]
@@ -25,6 +26,7 @@ pub fn mk_state() -> NodeState {
         bitstreams: Vec::new(),
         buckets: Buckets { bucket: Millis::from_secs(10), usage: Vec::new(), reconfiguration: Vec::new() },
         plugin: None,
+        cordons: BTreeMap::new(),
         left_out: LeftOut::default(),
     }
 }

@@ -49,6 +49,9 @@ pub struct AllocatedContainer {
     pub uid: String,
     /// Ids of the container's boards.
     pub boards: BTreeSet<String>,
+    /// The bitstreams that the container was given when it started, by the board that they are for: also those that another
+    /// namespace gives, which a digest alone does not find.
+    pub given: BTreeMap<String, BTreeSet<Digest>>,
 }
 
 /// What the gate knows of a board.
@@ -133,21 +136,25 @@ fn admitted<'a>(
     match (library, request.origin) {
         // A program that the manager builds from source is no bitstream of anybody.
         (None, _) | (_, Origin::Source) => {}
-        (Some(library), origin) => listed(library, &asking.namespace, device, request.bitstream, origin)
-            .map_err(GateVerdict::Refused)?,
+        (Some(library), origin) => {
+            listed(library, asking, device, request.bitstream, origin).map_err(GateVerdict::Refused)?;
+        }
     }
     Ok((asking, device, state))
 }
 
-/// Whether the library lets pods of the namespace have the bitstream on this board.
+/// Whether the library lets the container have the bitstream on this board.
 fn listed(
     library: &Library,
-    namespace: &str,
+    asking: &AllocatedContainer,
     device: &DeviceState,
     bitstream: Digest,
     origin: Origin,
 ) -> Result<(), GateRefusal> {
+    let namespace = &asking.namespace;
+    let is_given = || asking.given.get(&device.id).is_some_and(|given| given.contains(&bitstream));
     let variants = match (library.meaning(namespace, &BitstreamId::Digest(bitstream)), origin) {
+        (Meaning::Unlisted, _) if is_given() => return Ok(()),
         // The administrator's own files on the node are for all pods, unless the library says otherwise.
         (Meaning::Unlisted, Origin::OfNode) => return Ok(()),
         (Meaning::Unlisted, _) => {

@@ -4,6 +4,10 @@
 //! that `namespace/name` writes out. Bitstreams of equal names are never joined, so that nobody changes what another
 //! namespace's name is valid for. What the library does not have, the administrator's [`Catalog`] decides.
 //!
+//! **Bytes of a bitstream are reachable only by namespaces whose own source delivered them, or to which the library or such a
+//! namespace gives them** (`registry/README.md`). The store proves deliveries, [`Library::gives`] is for boards of the pool, which
+//! have no proof, and the [gate](crate::gate) is for all others.
+//!
 //! **The library fails closed.** A Bitstream that the pod's namespace may not use is valid nowhere for it.
 
 use crate::bitstream::{BitstreamId, Digest};
@@ -217,6 +221,27 @@ impl Library {
         if own.is_empty() { self.shared.as_deref().map(of).unwrap_or_default() } else { own }
     }
 
+    /// The namespaces that have Bitstreams with a digest, by digest.
+    #[must_use]
+    pub fn holders(&self) -> BTreeMap<Digest, BTreeSet<String>> {
+        let mut holders: BTreeMap<Digest, BTreeSet<String>> = BTreeMap::new();
+        for (namespace, bitstreams) in &self.bitstreams {
+            for variant in bitstreams.values().flat_map(|bitstream| &bitstream.variants) {
+                holders.entry(variant.digest).or_default().insert(namespace.clone());
+            }
+        }
+        holders
+    }
+
+    /// Whether pods of `namespace` may have these bytes by their digest alone, without a proof that its own source has
+    /// delivered them: the library gives them, or where the library does not have them, each of their `holders` does.
+    #[must_use]
+    pub fn gives(&self, namespace: &str, digest: &Digest, holders: &BTreeSet<String>) -> bool {
+        let given_by = |of: &str| self.variants_of(namespace, of, digest).map(|given| !given.is_empty());
+        let by_library = self.shared.as_deref().and_then(given_by);
+        by_library.unwrap_or_else(|| holders.iter().all(|of| given_by(of).unwrap_or(true)))
+    }
+
     /// The other identifiers of the bitstreams of `asked` in pods of `namespace`, as [`Requirement::synonyms`]: for a name
     /// the digests of those variants that were built for a board of the requested kind, for a digest the names that mean
     /// a Bitstream with that variant.
@@ -359,7 +384,8 @@ fn may_be_asked(boards: &BoardKind, asked: &Requirement) -> bool {
 }
 
 /// Whether an object of Kubernetes can have the name: it is part of addresses.
-fn is_object_name(text: &str) -> bool {
+#[must_use]
+pub fn is_object_name(text: &str) -> bool {
     let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.starts_with(is_end)
         && text.ends_with(is_end)

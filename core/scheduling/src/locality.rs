@@ -3,7 +3,7 @@
 use crate::bitstream::BitstreamId;
 use crate::requirement::Requirement;
 use crate::signals::{AskedKind, BoardMix, BoardsLoad, Key};
-use crate::staleness::Received;
+use crate::staleness::Brief;
 use crate::units::Millis;
 
 /// The bitstreams that a pod uses, with precomputed keys, for lookups on many nodes.
@@ -26,7 +26,7 @@ impl<'a> Wanted<'a> {
 
     /// The load of the boards of the requested kind on `node`, whose state has the age `age`.
     #[must_use]
-    pub fn load_on(&self, node: &Received, age: Millis) -> BoardsLoad {
+    pub fn load_on(&self, node: &Brief, age: Millis) -> BoardsLoad {
         node.signals().load_on(&self.kind, age)
     }
 
@@ -39,7 +39,7 @@ impl<'a> Wanted<'a> {
     /// The digest of a variant counts as the name. A name counts as the digest only where the state has no digest
     /// beside it.
     #[must_use]
-    pub fn share_on(&self, node: &Received, age: Millis) -> f64 {
+    pub fn share_on(&self, node: &Brief, age: Millis) -> f64 {
         let wanted = &self.asked.bitstreams;
         if wanted.is_empty() {
             return 1.0;
@@ -48,7 +48,8 @@ impl<'a> Wanted<'a> {
         let by_own = |key: Key| match (key, signals.board_mix()) {
             (Key::Digest(_), _) => signals.has(key, age),
             (Key::Name(_), BoardMix::Uniform | BoardMix::Alike) => {
-                signals.all_are(&self.kind) && signals.has(key, age)
+                // Most nodes don't have it, which is found fastest.
+                signals.may_have(key) && signals.all_are(&self.kind) && signals.has(key, age)
             }
             (Key::Name(_), BoardMix::Mixed | BoardMix::None) => signals.has_loaded(key, &self.kind),
         };
@@ -64,7 +65,7 @@ impl<'a> Wanted<'a> {
     /// The share of the bitstreams that are in a slot of an answering board of the requested kind. Recent use alone
     /// does not count. 1 if the pod names none.
     #[must_use]
-    pub fn loaded_share_on(&self, node: &Received) -> f64 {
+    pub fn loaded_share_on(&self, node: &Brief) -> f64 {
         if self.keys.is_empty() {
             return 1.0;
         }
@@ -84,6 +85,7 @@ mod tests {
     use crate::device::Health;
     use crate::fixtures::{mk_asked as asked, mk_bitstream, mk_device, mk_state};
     use crate::node_state::{DigestPrefix, NodeState, RecentBitstream};
+    use crate::staleness::Received;
     use crate::units::MonotonicTime;
 
     fn locality(asked: &Requirement, state: &NodeState, age: Millis) -> f64 {

@@ -2,75 +2,28 @@
 //! each of them. The measured load decides only for a pod that says so by `max-utilization`.
 
 mod held;
+mod rejection;
+
+pub use rejection::Rejection;
 
 use crate::bitstream::BitstreamId;
 use crate::device::Health;
-use crate::node_facts::NodeFacts;
+use crate::node_facts::{KnownNode, NodeFacts};
 use crate::node_labels::NodeLabels;
 use crate::node_state::{DeviceState, Heartbeat, NodeState};
 use crate::redistribution::{FreeTime, takes_from_others};
 use crate::requirement::Requirement;
 use crate::residency::{has_all, holds_synonym};
 use crate::signals::Key;
-use crate::staleness::{Knowledge, Received};
+use crate::staleness::{Brief, Knowledge, Received};
 use crate::ternary::Ternary;
+use foldhash::fast::RandomState;
 use held::Held;
 use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-
-/// The reason why a node is rejected. kube-scheduler groups equal texts in its events, so a text has no number and no
-/// name in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Rejection {
-    /// The extender has never seen the node.
-    UnknownNode,
-    /// The node has neither a state nor one of our labels.
-    Unlabelled,
-    /// The node has a collector but no board.
-    NoDevice,
-    /// No board is of the requested vendor.
-    Vendor,
-    /// No board has the requested name.
-    Board,
-    /// No board has the requested shell.
-    Shell,
-    /// No board belongs to the requested OpenCL platform.
-    Platform,
-    /// No board has as many slots as requested.
-    Slots,
-    /// The pod's bitstreams are not valid on any board of the node.
-    InvalidBitstream,
-    /// No board holds the bitstreams that must be loaded already.
-    NotLoaded,
-    /// The boards that meet the requirement do not answer.
-    Unhealthy,
-    /// Each part of the requirement is met by some board, but no board meets all of them.
-    NoSingleDevice,
-    /// Fewer boards meet the requirement than the pod asks for.
-    TooFewBoards,
-    /// The boards that meet the requirement are used more than the pod allows.
-    Utilization,
-    /// The boards that meet the requirement have as many containers as they may have.
-    NoInstance,
-    /// The boards that meet the requirement would be reconfigured as a whole and take another bitstream from others, and
-    /// another board has the wanted one.
-    LoadedElsewhere,
-    /// The boards that meet the requirement would be reconfigured as a whole and take another bitstream from others, for
-    /// whose load the other boards with that bitstream have no time.
-    NotRedistributable,
-    /// The node plugin, without which no container starts, does not report.
-    PluginLate,
-    /// The node plugin could not serve pods of the same controller, for a reason that does not pass.
-    KeptOff,
-    /// A pod of the same controller was moved off the node a moment ago.
-    MovedOff,
-    /// The node's state is not fresh and the stale policy excludes such nodes.
-    NotFresh,
-    /// The pod's requirement could not be parsed, so no node is known to meet it.
-    Misunderstood,
-}
 
 /// Whether a node with neither state nor label passes the filter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,105 +40,6 @@ pub enum UnlabelledNodes {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a policy for unlabelled nodes; write `reject` or `pass`")]
 pub struct InvalidUnlabelledNodes(String);
-
-impl Rejection {
-    /// All reasons.
-    pub const ALL: [Self; 22] = [
-        Self::UnknownNode,
-        Self::Unlabelled,
-        Self::NoDevice,
-        Self::Vendor,
-        Self::Board,
-        Self::Shell,
-        Self::Platform,
-        Self::Slots,
-        Self::InvalidBitstream,
-        Self::NotLoaded,
-        Self::Unhealthy,
-        Self::NoSingleDevice,
-        Self::TooFewBoards,
-        Self::Utilization,
-        Self::NoInstance,
-        Self::LoadedElsewhere,
-        Self::NotRedistributable,
-        Self::PluginLate,
-        Self::KeptOff,
-        Self::MovedOff,
-        Self::NotFresh,
-        Self::Misunderstood,
-    ];
-
-    /// The text for people, as it appears in kube-scheduler's events.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::UnknownNode => "node is not known to the FPGA scheduler extender",
-            Self::Unlabelled => "node has no FPGA label and no FPGA state",
-            Self::NoDevice => "node has no FPGA device",
-            Self::Vendor => "FPGA vendor does not match",
-            Self::Board => "FPGA board does not match",
-            Self::Shell => "FPGA shell version does not match",
-            Self::Platform => "FPGA platform does not match",
-            Self::InvalidBitstream => "bitstream is not valid on the FPGA device",
-            Self::NotLoaded => "FPGA device has not loaded the bitstream that must be there",
-            Self::Slots => "FPGA device has too few slots",
-            Self::Unhealthy => "FPGA device is unhealthy",
-            Self::NoSingleDevice => "no single FPGA device meets all requirements",
-            Self::TooFewBoards => "too few FPGA devices meet the requirements",
-            Self::Utilization => "FPGA device is used more than the pod's max-utilization",
-            Self::NoInstance => "FPGA device has as many containers as it may have",
-            Self::LoadedElsewhere => {
-                "FPGA device is used with another bitstream, and another device has the wanted one"
-            }
-            Self::NotRedistributable => {
-                "FPGA device is used with another bitstream, and the load fits on no other device that has it"
-            }
-            Self::PluginLate => "FPGA node plugin does not answer",
-            Self::KeptOff => "FPGA node plugin could not serve this workload a moment ago",
-            Self::MovedOff => "FPGA registry moved this workload off the node a moment ago",
-            Self::NotFresh => "FPGA state of the node is not fresh",
-            Self::Misunderstood => {
-                "what the pod asks of an FPGA can't be understood (see kubectl fpga explain)"
-            }
-        }
-    }
-
-    /// Whether only a change of the node's boards or of the pod could end the reason: no load that goes and no board
-    /// that answers again.
-    #[must_use]
-    pub const fn is_permanent(self) -> bool {
-        match self {
-            Self::NoDevice
-            | Self::Vendor
-            | Self::Board
-            | Self::Shell
-            | Self::Platform
-            | Self::Slots
-            | Self::InvalidBitstream
-            | Self::NoSingleDevice
-            | Self::TooFewBoards
-            | Self::Misunderstood => true,
-            Self::UnknownNode
-            | Self::Unlabelled
-            | Self::NotLoaded
-            | Self::Unhealthy
-            | Self::Utilization
-            | Self::NoInstance
-            | Self::LoadedElsewhere
-            | Self::NotRedistributable
-            | Self::PluginLate
-            | Self::KeptOff
-            | Self::MovedOff
-            | Self::NotFresh => false,
-        }
-    }
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
 
 /// How a node meets a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +58,12 @@ pub struct Matcher<'a> {
     /// The bitstreams that can reject a node: those that must be loaded, and digests. A name identifies another
     /// bitstream on each kind of board and rejects no node.
     deciding: Vec<(&'a BitstreamId, Key)>,
+    /// The bitstreams that can decide about a node where no board may lose one, and those that can elsewhere.
+    can_reject: Vec<Key>,
+    can_decide: Vec<Key>,
+    /// How nodes of each shape meet the requirement, as far as it was asked for, and the shape that was asked for last.
+    by_shape: RefCell<HashMap<u64, Result<Fit, Rejection>, RandomState>>,
+    last: Cell<Option<(u64, Result<Fit, Rejection>)>>,
 }
 
 impl<'a> Matcher<'a> {
@@ -214,7 +74,14 @@ impl<'a> Matcher<'a> {
         let digests = asked.bitstreams.iter().filter(is_digest);
         let variants = asked.loaded.iter().flat_map(|id| asked.synonyms_of(id)).filter(is_digest);
         let deciding = asked.loaded.iter().chain(digests).chain(variants);
-        Self { asked, deciding: deciding.map(|id| (id, Key::of(id))).collect() }
+        let deciding: Vec<_> = deciding.map(|id| (id, Key::of(id))).collect();
+        let named = asked.all_bitstreams().flat_map(|id| asked.synonyms_of(id).iter().chain([id]));
+        let can_decide: Vec<Key> = named.map(Key::of).collect();
+        let can_reject = match asked.loaded.is_empty() {
+            true => deciding.iter().map(|(_, key)| *key).collect(),
+            false => can_decide.clone(),
+        };
+        Self { asked, deciding, can_reject, can_decide, by_shape: RefCell::default(), last: Cell::default() }
     }
 
     /// Checks whether `node` meets the requirement. The boards of a stale state still count. A node is not rejected
@@ -224,20 +91,30 @@ impl<'a> Matcher<'a> {
     /// # Errors
     /// The [`Rejection`] if the node does not meet the requirement.
     pub fn matches(&self, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<(), Rejection> {
-        self.fit(node, unlabelled).map(drop)
+        self.fit(node.known(), unlabelled).map(drop)
     }
 
     /// As [`Self::matches`], and whether others would lose a bitstream.
     ///
     /// # Errors
     /// The [`Rejection`] if the node does not meet the requirement.
-    pub fn fit(&self, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<Fit, Rejection> {
-        match &node.knowledge {
+    pub fn fit(&self, node: KnownNode<'_>, unlabelled: UnlabelledNodes) -> Result<Fit, Rejection> {
+        let by_labels = || labels_match(self.asked, &node.facts.labels, unlabelled).map(|()| Fit::Free);
+        let by_state = || match &node.facts.knowledge {
             Knowledge::Known(received) => self.state_matches(received),
-            Knowledge::Absent | Knowledge::Unreadable => {
-                labels_match(self.asked, &node.labels, unlabelled).map(|()| Fit::Free)
-            }
+            Knowledge::Absent | Knowledge::Unreadable => by_labels(),
+        };
+        let Some(signals) = node.brief.map(Brief::signals) else { return by_labels() };
+        let shape = signals.shape();
+        let deciding = if shape.flags().may_lose { &self.can_decide } else { &self.can_reject };
+        let is_its_own = self.asked.max_utilization.is_some() || signals.may_have_any(deciding);
+        let Some(hash) = shape.shared().filter(|_| !is_its_own) else { return by_state() };
+        if let Some((_, fit)) = self.last.get().filter(|(last, _)| *last == hash) {
+            return fit;
         }
+        let fit = *self.by_shape.borrow_mut().entry(hash).or_insert_with(by_state);
+        self.last.set(Some((hash, fit)));
+        fit
     }
 
     /// Whether `node`, which [matches](Self::matches), has the pod's bitstreams on as many boards as the pod asks for.
@@ -311,9 +188,10 @@ pub fn matching_boards(asked: &Requirement, state: &NodeState) -> Result<Vec<usi
 /// Whether the node plugin of `node` told that it can't serve pods of this
 /// [`controller`](crate::node_state::controller).
 #[must_use]
-pub fn is_kept_off(node: &NodeFacts, controller: &str) -> bool {
-    let Knowledge::Known(received) = &node.knowledge else { return false };
-    received.state().plugin.as_ref().is_some_and(|plugin| plugin.report.kept_off.contains(controller))
+pub fn is_kept_off(node: KnownNode<'_>, controller: &str) -> bool {
+    let may_be = node.brief.is_some_and(|brief| brief.signals().shape().flags().keeps_off);
+    let Some(state) = node.facts.knowledge.state().filter(|_| may_be) else { return false };
+    state.plugin.as_ref().is_some_and(|plugin| plugin.report.kept_off.contains(controller))
 }
 
 /// The boards of one node and the requirement that they are matched against.
@@ -334,7 +212,7 @@ impl Boards<'_> {
         (0..).zip(&self.state.devices).filter(|(number, device)| self.meets(*number, device).may_be())
     }
 
-    /// The boards that answer, for their managers and for the node plugin.
+    /// The boards in rotation that answer, for their managers and for the node plugin.
     fn answering(&self) -> impl Iterator<Item = (usize, &DeviceState)> {
         self.meeting().filter(|(_, device)| device.health == Health::Healthy && self.state.offers(device))
     }
@@ -429,7 +307,11 @@ impl Boards<'_> {
         } else if self.meeting().count() < self.wanted() {
             Rejection::TooFewBoards
         } else if self.answering().count() < self.wanted() {
-            Rejection::Unhealthy
+            let in_rotation_or_not = |device: &DeviceState| {
+                self.state.reported_health(device) == Health::Healthy && self.state.offers(device)
+            };
+            let answering = self.meeting().filter(|(_, device)| in_rotation_or_not(device));
+            if answering.count() < self.wanted() { Rejection::Unhealthy } else { Rejection::Cordoned }
         } else if self.usable().count() < self.wanted() {
             Rejection::Utilization
         } else {

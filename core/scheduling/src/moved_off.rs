@@ -4,8 +4,9 @@
 //! The registry writes them into an annotation of the node, [`MovedOffAnnotation`], before it evicts a pod. Decisions
 //! read [`MovedOff`], whose moments are those of the reader's own clock.
 
+use crate::node_state::of_any_version;
 use crate::units::{Millis, Moment, MonotonicTime, WallTime};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// Node annotation, written by the registry: the workloads that are placed elsewhere for a while.
@@ -17,16 +18,26 @@ pub const MAX_MOVED_OFF_TIME: Millis = Millis::from_secs(3_600);
 /// Maximum length of an annotation, in bytes.
 const MAX_BYTES: usize = 8_192;
 
+/// The keys of any version.
+fn controllers<'de, D, V>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error>
+where
+    D: Deserializer<'de>,
+    V: Deserialize<'de>,
+{
+    let found = BTreeMap::<String, V>::deserialize(deserializer)?;
+    Ok(found.into_iter().map(|(controller, until)| (of_any_version(controller), until)).collect())
+}
+
 /// The controllers of an annotation, as [`controller`](crate::node_state::controller) names them, each with the moment
 /// until which its pods are kept off. Text form: a JSON object of milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct MovedOffAnnotation(BTreeMap<String, WallTime>);
+pub struct MovedOffAnnotation(#[serde(deserialize_with = "controllers")] BTreeMap<String, WallTime>);
 
 /// The controllers whose pods are kept off a node, each with the moment until which they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct MovedOff(BTreeMap<String, MonotonicTime>);
+pub struct MovedOff(#[serde(deserialize_with = "controllers")] BTreeMap<String, MonotonicTime>);
 
 /// The annotation has [`MAX_MOVED_OFF`] other controllers already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -117,24 +128,33 @@ mod tests {
 
     #[test]
     fn a_controller_is_kept_off_until_its_time_is_over() {
-        let written = MovedOffAnnotation::default().with("shop/rs".into(), NOW + Millis(100), NOW).unwrap();
+        let written = MovedOffAnnotation::default().with("rs".into(), NOW + Millis(100), NOW).unwrap();
         let text = written.text().unwrap();
-        assert_eq!(text, r#"{"shop/rs":1000100}"#);
+        assert_eq!(text, r#"{"rs":1000100}"#);
         let read = MovedOffAnnotation::parse(&text).at(moment(NOW));
-        assert!(read.has("shop/rs", MonotonicTime(149)) && !read.has("shop/rs", MonotonicTime(150)));
-        assert!(!read.has("other/rs", MonotonicTime(50)));
+        assert!(read.has("rs", MonotonicTime(149)) && !read.has("rs", MonotonicTime(150)));
+        assert!(!read.has("other", MonotonicTime(50)));
         assert!(MovedOffAnnotation::parse(&text).at(moment(NOW + Millis(100))).is_empty());
-        assert_eq!(written.clone().without("other/rs"), written);
-        assert!(written.clone().without("shop/rs").is_empty());
+        assert_eq!(written.clone().without("other"), written);
+        assert!(written.clone().without("rs").is_empty());
         assert_eq!(written.without_ended(NOW + Millis(100)).text(), None);
     }
 
     #[test]
+    fn an_annotation_of_version_0_1_keeps_the_same_controllers_off_and_is_written_without_their_names() {
+        let read = MovedOffAnnotation::parse(r#"{"shop/rs":1000100}"#);
+        let controller = crate::node_state::controller("shop", "rs");
+        assert!(read.at(moment(NOW)).has(&controller, MonotonicTime(50)));
+        assert_eq!(read.text().unwrap(), format!(r#"{{"{controller}":1000100}}"#));
+        assert!(read.without(&controller).is_empty());
+    }
+
+    #[test]
     fn no_annotation_keeps_anybody_off_for_good_and_garbage_keeps_off_nobody() {
-        let for_good = MovedOffAnnotation::parse(r#"{"shop/rs":18446744073709551615}"#);
+        let for_good = MovedOffAnnotation::parse(r#"{"rs":18446744073709551615}"#);
         let read = for_good.at(moment(NOW));
         let end = MonotonicTime(50) + MAX_MOVED_OFF_TIME;
-        assert!(read.has("shop/rs", end - Millis(1)) && !read.has("shop/rs", end));
+        assert!(read.has("rs", end - Millis(1)) && !read.has("rs", end));
         assert!(for_good.without_ended(NOW).is_empty());
         let many: Vec<String> = (0..=MAX_MOVED_OFF).map(|i| format!(r#""a/{i}":2000000"#)).collect();
         let many = format!("{{{}}}", many.join(","));
@@ -146,13 +166,10 @@ mod tests {
     #[test]
     fn no_more_controllers_are_written_than_are_read() {
         let full = (0..MAX_MOVED_OFF).fold(MovedOffAnnotation::default(), |all, i| {
-            all.with(format!("a/{i}"), NOW + Millis(1), NOW).unwrap()
+            all.with(format!("{i}"), NOW + Millis(1), NOW).unwrap()
         });
         assert_eq!(MovedOffAnnotation::parse(&full.text().unwrap()), full);
-        assert_eq!(full.clone().with("a/x".into(), NOW + Millis(9), NOW), Err(TooManyMovedOff));
-        assert!(
-            full.with("a/x".into(), NOW + Millis(9), NOW + Millis(1)).is_ok(),
-            "the others' time is over"
-        );
+        assert_eq!(full.clone().with("x".into(), NOW + Millis(9), NOW), Err(TooManyMovedOff));
+        assert!(full.with("x".into(), NOW + Millis(9), NOW + Millis(1)).is_ok(), "the others' time is over");
     }
 }

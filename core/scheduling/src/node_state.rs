@@ -5,6 +5,7 @@
 
 mod buckets;
 pub mod codec;
+mod cordons;
 mod left_out;
 mod plugin;
 #[cfg(test)]
@@ -12,10 +13,12 @@ mod tests;
 
 pub use buckets::Buckets;
 pub use codec::{EncodeError, Encoded, Unreadable, decode, encode, encode_whole};
+pub use cordons::CordonedBoard;
 pub use left_out::{IN_SLOT_LEFT_OUT, LeftOut};
+pub(crate) use plugin::of_any_version;
 pub use plugin::{
     Heartbeat, Instances, InvalidReport, MAX_CONTROLLER_BYTES, MAX_KEPT_OFF, PluginReport, PluginState,
-    controller,
+    controller, waiting_pod,
 };
 
 use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
@@ -24,6 +27,7 @@ use crate::ternary::Ternary;
 use crate::units::{Millis, WallTime};
 use crate::utilization::Utilization;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -71,13 +75,16 @@ pub struct NodeState {
     /// The node plugin; `None` if the boards are wired by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<PluginState>,
+    /// The boards that are out of rotation, by id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cordons: BTreeMap<String, CordonedBoard>,
     /// Parts that the text form left out to fit its bound.
     #[serde(default, skip_serializing_if = "LeftOut::is_nothing")]
     pub left_out: LeftOut,
 }
 
 /// One board in a [`NodeState`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceState {
     /// Id of the board, unique on its node.
@@ -111,7 +118,7 @@ pub struct DeviceState {
     /// Number of tasks that wait for a slot.
     #[serde(default)]
     pub queued: u32,
-    /// Whether the board answers.
+    /// Whether the board answers and is in rotation.
     #[serde(rename = "healthy", with = "health_as_bool")]
     pub health: Health,
 }

@@ -14,7 +14,10 @@ impl PerSlot {
     /// `amount` divided by `slots`.
     #[must_use]
     pub fn of(amount: Millis, slots: u32) -> Self {
-        Self(amount.0.saturating_mul(1000) / u64::from(slots.max(1)))
+        match amount {
+            Millis::ZERO => Self(0),
+            amount => Self(amount.0.saturating_mul(1000) / u64::from(slots.max(1))),
+        }
     }
 
     /// The total slot time of `slots` slots.

@@ -39,22 +39,26 @@ fn sort_by_value(packed: &mut Vec<u64>, place_bits: u32) {
         packed.sort_unstable();
         return;
     }
-    let mut sorted = vec![0; packed.len()];
-    for digit in 0..digits {
-        let shift = place_bits + digit * DIGIT_BITS;
-        #[expect(clippy::cast_possible_truncation, reason = "it is masked to a few bits")]
-        let digit_of = |entry: u64| (entry >> shift) as usize & ((1 << DIGIT_BITS) - 1);
-        let mut places = [0; 1 << DIGIT_BITS];
-        for entry in &*packed {
-            places[digit_of(*entry)] += 1;
+    #[expect(clippy::cast_possible_truncation, reason = "it is masked to a few bits")]
+    let digit_of = |entry: u64, digit: u32| {
+        (entry >> (place_bits + digit * DIGIT_BITS)) as usize & ((1 << DIGIT_BITS) - 1)
+    };
+    // Of each digit the number of entries per value, counted together.
+    let mut places = [[0_u32; 1 << DIGIT_BITS]; MOST_DIGITS as usize];
+    for entry in &*packed {
+        for (digit, places) in (0..).zip(&mut places) {
+            places[digit_of(*entry, digit)] += 1;
         }
+    }
+    let mut sorted = vec![0; packed.len()];
+    for (digit, places) in (0..digits).zip(&mut places) {
         let mut before = 0;
-        for place in &mut places {
+        for place in &mut *places {
             before += std::mem::replace(place, before);
         }
         for entry in &*packed {
-            let place = &mut places[digit_of(*entry)];
-            sorted[*place] = *entry;
+            let place = &mut places[digit_of(*entry, digit)];
+            sorted[*place as usize] = *entry;
             *place += 1;
         }
         std::mem::swap(packed, &mut sorted);

@@ -30,11 +30,20 @@ impl FreeTime {
     /// The free time of the boards of these nodes.
     #[must_use]
     pub fn of<'n>(nodes: impl IntoIterator<Item = &'n NodeState>) -> Self {
+        Self::where_taken(nodes.into_iter().map(|state| ((), state)), |(), _| true)
+    }
+
+    /// As [`Self::of`], of each bitstream on the nodes that take the pods that use the bitstream.
+    #[must_use]
+    pub fn where_taken<'n, N: Copy>(
+        nodes: impl IntoIterator<Item = (N, &'n NodeState)>,
+        takes: impl Fn(N, DigestPrefix) -> bool,
+    ) -> Self {
         let mut by_bitstream = BTreeMap::new();
-        for state in nodes {
+        for (node, state) in nodes {
             for device in state.devices.iter().filter(|device| takes_load(state, device)) {
                 let digests: BTreeSet<DigestPrefix> = digests(state, device).flatten().collect();
-                for digest in digests {
+                for digest in digests.into_iter().filter(|digest| takes(node, *digest)) {
                     let free: &mut u64 = by_bitstream.entry(digest).or_default();
                     *free = free.saturating_add(state.utilization(device).free_per_mille());
                 }
@@ -47,11 +56,20 @@ impl FreeTime {
     /// to `state`, one of the nodes that this was made of. True if the bitstream is not known.
     #[must_use]
     pub fn covers(&self, state: &NodeState, device: &DeviceState) -> bool {
-        let utilization = state.utilization(device);
-        let own = if takes_load(state, device) { utilization.free_per_mille() } else { 0 };
+        let own = if takes_load(state, device) { state.utilization(device).free_per_mille() } else { 0 };
+        self.covers_beside(own, state, device)
+    }
+
+    /// As [`Self::covers`], where `state` is none of the nodes that this was made of.
+    #[must_use]
+    pub fn covers_load_of(&self, state: &NodeState, device: &DeviceState) -> bool {
+        self.covers_beside(0, state, device)
+    }
+
+    fn covers_beside(&self, own: u64, state: &NodeState, device: &DeviceState) -> bool {
         digests(state, device).flatten().all(|digest| {
             let all = self.by_bitstream.get(&digest).copied().unwrap_or_default();
-            all.saturating_sub(own) >= utilization.per_mille()
+            all.saturating_sub(own) >= state.utilization(device).per_mille()
         })
     }
 }
@@ -73,7 +91,7 @@ fn takes_load(state: &NodeState, device: &DeviceState) -> bool {
 }
 
 /// The start of the digest of each bitstream in the slots; `None` where it is not known.
-fn digests<'s>(
+pub fn digests<'s>(
     state: &'s NodeState,
     device: &'s DeviceState,
 ) -> impl Iterator<Item = Option<DigestPrefix>> + 's {

@@ -155,24 +155,7 @@ impl Requirement {
             found.is_fpga_pod = true;
         }
         for (key, value) in pod.annotations {
-            match key {
-                BITSTREAMS_ANNOTATION => found.bitstreams = Some(value),
-                LOADED_ANNOTATION => found.loaded = Some(value),
-                PLATFORM_ANNOTATION => found.platform = Some(value),
-                SLOTS_ANNOTATION => found.slots = Some(value),
-                MAX_UTILIZATION_ANNOTATION => found.max_utilization = Some(value),
-                PLATFORM_ALIAS => found.platform_alias = Some(value),
-                SLOTS_ALIAS => found.slots_alias = Some(value),
-                LOADED_ALIAS => found.loaded_alias = Some(value),
-                MAX_UTILIZATION_ALIAS => found.max_utilization_alias = Some(value),
-                VENDOR_ALIAS => found.vendor_alias = Some(value),
-                BOARD_ALIAS => found.board_alias = Some(value),
-                ACCELERATOR_ALIAS => found.accelerator = Some(value),
-                ACCELERATOR_HASH_ALIAS => found.accelerator_hash = Some(value),
-                _ if key.starts_with(ALIAS_PREFIX) => {}
-                _ => continue,
-            }
-            found.is_fpga_pod = true;
+            found.annotation(key, value);
         }
         if asks_for_none || (!found.is_fpga_pod && containers.is_empty()) {
             return Ok(None);
@@ -200,6 +183,18 @@ impl Requirement {
             valid_on: Vec::new(),
             synonyms: BTreeMap::new(),
         }))
+    }
+
+    /// The bitstreams that an object with these annotations uses: a pod, or a Service of functions.
+    ///
+    /// # Errors
+    /// As for [`Self::of_pod`].
+    pub fn bitstreams_of<'p>(
+        annotations: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> Result<Vec<BitstreamId>, InvalidRequirement> {
+        let mut found = Found::default();
+        annotations.into_iter().for_each(|(key, value)| found.annotation(key, value));
+        found.wanted_bitstreams()
     }
 
     /// All bitstreams of the requirement: those that the pod uses, then those that must be loaded.
@@ -235,7 +230,28 @@ struct Found<'p> {
     accelerator_hash: Option<&'p str>,
 }
 
-impl Found<'_> {
+impl<'p> Found<'p> {
+    fn annotation(&mut self, key: &str, value: &'p str) {
+        match key {
+            BITSTREAMS_ANNOTATION => self.bitstreams = Some(value),
+            LOADED_ANNOTATION => self.loaded = Some(value),
+            PLATFORM_ANNOTATION => self.platform = Some(value),
+            SLOTS_ANNOTATION => self.slots = Some(value),
+            MAX_UTILIZATION_ANNOTATION => self.max_utilization = Some(value),
+            PLATFORM_ALIAS => self.platform_alias = Some(value),
+            SLOTS_ALIAS => self.slots_alias = Some(value),
+            LOADED_ALIAS => self.loaded_alias = Some(value),
+            MAX_UTILIZATION_ALIAS => self.max_utilization_alias = Some(value),
+            VENDOR_ALIAS => self.vendor_alias = Some(value),
+            BOARD_ALIAS => self.board_alias = Some(value),
+            ACCELERATOR_ALIAS => self.accelerator = Some(value),
+            ACCELERATOR_HASH_ALIAS => self.accelerator_hash = Some(value),
+            _ if key.starts_with(ALIAS_PREFIX) => {}
+            _ => return,
+        }
+        self.is_fpga_pod = true;
+    }
+
     /// If the aliases give both a name and a digest, the digest is taken: it identifies the same bitstream everywhere.
     fn wanted_bitstreams(&self) -> Result<Vec<BitstreamId>, InvalidRequirement> {
         match (self.bitstreams, self.accelerator_hash, self.accelerator) {

@@ -129,12 +129,32 @@ impl Weights {
     /// The weighted mean of values from 0 to 1. It is 0 if all weights are 0, so that all nodes are equal.
     #[must_use]
     pub fn mean(&self, values: PerSignal<f64>) -> f64 {
-        let sum: f64 = self.0.into_array().into_iter().sum();
-        if sum == 0.0 {
+        self.ready().of(values)
+    }
+
+    /// The weights, ready for the means of many nodes.
+    #[must_use]
+    pub(crate) fn ready(&self) -> Mean {
+        Mean { weights: self.0, sum: self.0.into_array().into_iter().sum() }
+    }
+}
+
+/// Computes weighted means.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mean {
+    weights: PerSignal<f64>,
+    sum: f64,
+}
+
+impl Mean {
+    /// As [`Weights::mean`].
+    pub(crate) fn of(&self, values: PerSignal<f64>) -> f64 {
+        if self.sum == 0.0 {
             return 0.0;
         }
-        let weighted = self.0.zip(values).into_array().into_iter().map(|(weight, value)| weight * value);
-        weighted.sum::<f64>() / sum
+        let weighted =
+            self.weights.zip(values).into_array().into_iter().map(|(weight, value)| weight * value);
+        weighted.sum::<f64>() / self.sum
     }
 }
 

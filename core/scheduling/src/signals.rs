@@ -6,51 +6,61 @@
 mod keys;
 mod kinds;
 mod load;
+mod shape;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use keys::Key;
 pub use kinds::AskedKind;
 pub use load::WindowLoad;
+pub(crate) use shape::Shape;
 
 use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::node_state::{DeviceState, NodeState};
 use crate::steps;
 use crate::units::Millis;
-use keys::{NONE, digest_key, name_key};
+use keys::{KeySet, NONE, digest_key, name_key};
 use kinds::{BoardKeys, Kind, part};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
-/// A node's signals at any age of its state. The fields that every decision reads come first, since a decision spends
-/// most of its time waiting for memory.
+/// A node's signals at any age of its state. A decision spends most of its time waiting for memory. So the fields of
+/// thousands of nodes lie together, those that the filter reads come first, and clones share what is read rarely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C)]
 pub struct Signals {
     stale_after: Millis,
-    window: Millis,
-    bucket: Millis,
-    /// Bloom filter of the keys in `bitstreams`. Most lookups miss, and the filter alone answers those.
-    bloom: u64,
-    /// Hash of usage and bitstreams.
-    fingerprint: u64,
-    boards_now: BoardsNow,
+    keys: KeySet,
+    shape: Shape,
     /// Number of slots of all boards.
     slots: u32,
-    board_mix: BoardMix,
-    /// A copy of the last entries of `sums`. While the state is young no other entries are read.
+    /// Number of time slices.
+    slices: u32,
+    window: Millis,
+    bucket: Millis,
+    /// The last sums of [`Rest::sums`]. While the state is young no other sums are read.
     last_sums: [WindowLoad; LAST_SUMS],
-    /// Entry `i` is the sum over the newest `i` slices.
-    sums: Box<[WindowLoad]>,
+    boards_now: BoardsNow,
+    /// Hash of usage and bitstreams.
+    fingerprint: u64,
     /// Kind of the first board.
     kind: BoardKeys,
+    /// For the bitstreams of the state: the keys of all names, then the keys of all digests, then for each bitstream
+    /// the age of the state, in milliseconds, at which the bitstream no longer counts as present.
+    bitstreams: Arc<[u64]>,
+    rest: Arc<Rest>,
+}
+
+/// The signals that few decisions read.
+#[derive(Debug, PartialEq, Eq)]
+struct Rest {
+    /// Entry `i` is the sum over the newest `i` slices.
+    sums: Box<[WindowLoad]>,
     /// Kinds of the boards that answer.
     kinds: Box<[Kind]>,
     /// Load of the whole node in the window, at the time of the measurement.
     measured: WindowLoad,
-    /// For the bitstreams of the state: the keys of all names, then the keys of all digests, then for each bitstream
-    /// the age of the state, in milliseconds, at which the bitstream no longer counts as present.
-    bitstreams: Box<[u64]>,
 }
 
 /// Number of entries in `last_sums`.
@@ -96,7 +106,7 @@ impl Signals {
         let names = state.bitstreams.iter().map(|bitstream| bitstream.name.as_deref().map_or(NONE, name_key));
         let digests = state.bitstreams.iter().map(|bitstream| bitstream.digest.map_or(NONE, digest_key));
         let mut bitstreams: Vec<u64> = names.chain(digests).collect();
-        let bloom = bitstreams.iter().fold(0, |bloom, key| bloom | bloom_bit(*key));
+        let in_any_slot_or_recent = bitstreams.iter().copied().collect();
         let kinds = Kind::all_of(state, &bitstreams);
         bitstreams.extend(expiry_ages(state));
         let mut hasher = DefaultHasher::new();
@@ -112,19 +122,22 @@ impl Signals {
         }
         Self {
             stale_after: state.stale_after(),
+            keys: in_any_slot_or_recent,
+            shape: Shape::of(state, BoardMix::of(state, &kinds)),
+            slots: u32::try_from(state.slots()).unwrap_or(u32::MAX),
+            slices: u32::try_from(state.buckets.len()).unwrap_or(u32::MAX),
             window,
             bucket: state.buckets.bucket,
-            bloom,
-            fingerprint: hasher.finish(),
-            boards_now: BoardsNow::of(&state.devices),
-            slots: u32::try_from(state.slots()).unwrap_or(u32::MAX),
-            board_mix: BoardMix::of(state, &kinds),
             last_sums,
-            sums: sums.into(),
+            boards_now: BoardsNow::of(&state.devices),
+            fingerprint: hasher.finish(),
             kind: state.devices.first().map(|device| BoardKeys::of(device, state)).unwrap_or_default(),
-            kinds,
-            measured: WindowLoad { usage: state.usage, reconfiguration: state.reconfiguration },
             bitstreams: bitstreams.into(),
+            rest: Arc::new(Rest {
+                sums: sums.into(),
+                kinds,
+                measured: WindowLoad { usage: state.usage, reconfiguration: state.reconfiguration },
+            }),
         }
     }
 
@@ -137,9 +150,11 @@ impl Signals {
     /// Whether all boards of the node, including those that do not answer, are alike and of the kind `asked`.
     #[must_use]
     pub(crate) fn all_are(&self, asked: &AskedKind) -> bool {
-        match self.board_mix {
+        match self.board_mix() {
             BoardMix::Uniform => self.kind.are(asked),
-            BoardMix::Alike => self.kind.are(asked) && self.kinds.iter().all(|kind| kind.keys.are(asked)),
+            BoardMix::Alike => {
+                self.kind.are(asked) && self.rest.kinds.iter().all(|kind| kind.keys.are(asked))
+            }
             BoardMix::Mixed | BoardMix::None => false,
         }
     }
@@ -147,7 +162,7 @@ impl Signals {
     /// How much the boards of the node differ.
     #[must_use]
     pub(crate) fn board_mix(&self) -> BoardMix {
-        self.board_mix
+        self.shape.board_mix()
     }
 
     /// The load of the answering boards of the kind `asked` in the window that ends `age` after the measurement. If
@@ -158,11 +173,12 @@ impl Signals {
     #[must_use]
     pub(crate) fn load_on(&self, asked: &AskedKind, age: Millis) -> BoardsLoad {
         let whole = self.load_at(age);
-        if self.board_mix == BoardMix::None || self.board_mix == BoardMix::Uniform && self.kind.are(asked) {
+        if self.board_mix() == BoardMix::None || self.board_mix() == BoardMix::Uniform && self.kind.are(asked)
+        {
             return BoardsLoad { load: whole, slots: self.slots, now: self.boards_now };
         }
         let mut boards = BoardsLoad { load: WindowLoad::default(), slots: 0, now: BoardsNow::default() };
-        for kind in self.kinds.iter().filter(|kind| kind.keys.are(asked)) {
+        for kind in self.rest.kinds.iter().filter(|kind| kind.keys.are(asked)) {
             boards.load += kind.measured;
             boards.slots = boards.slots.saturating_add(kind.slots);
             boards.now += kind.now;
@@ -171,16 +187,17 @@ impl Signals {
             boards.load = WindowLoad { usage: self.window, reconfiguration: self.window };
             return boards;
         }
+        let measured = &self.rest.measured;
         let fade = |of_boards: Millis, measured: Millis, now: Millis| match measured {
             // The measured total is 0 but the slices are not: divide by slots.
             Millis::ZERO => part(now, boards.slots.into(), self.slots.into()),
             measured => part(now, of_boards.0, measured.0),
         };
         boards.load = WindowLoad {
-            usage: fade(boards.load.usage, self.measured.usage, whole.usage),
+            usage: fade(boards.load.usage, measured.usage, whole.usage),
             reconfiguration: fade(
                 boards.load.reconfiguration,
-                self.measured.reconfiguration,
+                measured.reconfiguration,
                 whole.reconfiguration,
             ),
         };
@@ -191,7 +208,7 @@ impl Signals {
     /// runs on: the boards of that kind, or all boards if there is none.
     #[must_use]
     pub(crate) fn usage_under(&self, asked: &AskedKind, age: Millis) -> Millis {
-        if self.board_mix == BoardMix::Uniform || !self.suits(asked) {
+        if self.board_mix() == BoardMix::Uniform || !self.suits(asked) {
             return self.load_at(age).usage;
         }
         self.load_on(asked, age).load.usage
@@ -201,26 +218,26 @@ impl Signals {
     /// slots. A pod that was placed here although no board is of its kind may run on any board.
     pub(crate) fn kinds_under(&self, asked: &AskedKind) -> impl Iterator<Item = (usize, u32)> {
         let asked = if self.suits(asked) { *asked } else { AskedKind::ANY };
-        let kinds = self.kinds.iter().enumerate();
+        let kinds = self.rest.kinds.iter().enumerate();
         kinds.filter(move |(_, kind)| kind.keys.are(&asked)).map(|(number, kind)| (number, kind.slots))
     }
 
     /// Number of kinds of boards that answer.
     #[must_use]
     pub(crate) fn kinds(&self) -> usize {
-        self.kinds.len()
+        self.rest.kinds.len()
     }
 
     /// Whether a board that answers is of the kind `asked`.
     #[must_use]
     pub(crate) fn suits(&self, asked: &AskedKind) -> bool {
-        self.kinds.iter().any(|kind| kind.keys.are(asked))
+        self.rest.kinds.iter().any(|kind| kind.keys.are(asked))
     }
 
     /// Whether an answering board of the kind `asked` has the bitstream in a slot.
     #[must_use]
     pub(crate) fn has_loaded(&self, key: Key, asked: &AskedKind) -> bool {
-        self.may_have(key) && self.kinds.iter().any(|kind| kind.keys.are(asked) && kind.has_loaded(key))
+        self.may_have(key) && self.rest.kinds.iter().any(|kind| kind.keys.are(asked) && kind.has_loaded(key))
     }
 
     /// A hash that differs if usage, slots by kind or bitstreams differ.
@@ -235,7 +252,7 @@ impl Signals {
     pub fn load_at(&self, age: Millis) -> WindowLoad {
         let covered = (self.window - age).0;
         let whole = covered.checked_div(self.bucket.0).unwrap_or_default();
-        let whole = usize::try_from(whole).unwrap_or(usize::MAX).min(self.sums.len() - 1);
+        let whole = usize::try_from(whole).unwrap_or(usize::MAX).min(self.slices as usize);
         let inside = self.sum(whole).unwrap_or_default();
         let Some(beyond) = self.sum(whole + 1) else { return inside };
         let part = |beyond: Millis, inside: Millis| {
@@ -258,11 +275,11 @@ impl Signals {
 
     /// The sum over the newest `slices` slices; `None` if there are fewer.
     fn sum(&self, slices: usize) -> Option<WindowLoad> {
-        let first_of_last = self.sums.len().saturating_sub(LAST_SUMS);
-        match slices.checked_sub(first_of_last) {
-            Some(_) if slices >= self.sums.len() => None,
+        let sums = self.slices as usize + 1;
+        match slices.checked_sub(sums.saturating_sub(LAST_SUMS)) {
+            Some(_) if slices >= sums => None,
             Some(last) => self.last_sums.get(last).copied(),
-            None => self.sums.get(slices).copied(),
+            None => self.rest.sums.get(slices).copied(),
         }
     }
 
@@ -289,11 +306,28 @@ impl Signals {
         expires_at.get(index).is_some_and(|expires_at| age.0 < *expires_at)
     }
 
+    /// The shape of the node.
+    #[must_use]
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Whether a board has as many containers as it may have.
+    #[must_use]
+    pub fn has_full_board(&self) -> bool {
+        self.shape.flags().has_full_board
+    }
+
+    /// False if the state has none of these bitstreams. True may be a false positive.
+    #[must_use]
+    pub(crate) fn may_have_any(&self, keys: &[Key]) -> bool {
+        keys.iter().any(|key| self.may_have(*key))
+    }
+
     /// False if the state has no such bitstream. True may be a false positive.
     #[must_use]
     pub(crate) fn may_have(&self, key: Key) -> bool {
-        let (Key::Name(key) | Key::Digest(key)) = key;
-        self.bloom & bloom_bit(key) != 0
+        self.keys.may_have(key)
     }
 
     /// Indexes of the state's bitstreams with this key, whether present at some age or not.
@@ -339,9 +373,4 @@ fn expiry_ages(state: &NodeState) -> impl Iterator<Item = u64> {
             state.window.0.checked_sub(bitstream.last_used_ago.0).map_or(0, |left| left.saturating_add(1))
         }
     })
-}
-
-/// The bit of a key in the bloom filter.
-fn bloom_bit(key: u64) -> u64 {
-    1 << (key % 64)
 }

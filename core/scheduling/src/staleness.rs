@@ -7,18 +7,29 @@ use crate::node_state::NodeState;
 use crate::score::PerSignal;
 use crate::signals::Signals;
 use crate::units::{Millis, MonotonicTime};
+use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::hash::BuildHasher as _;
+use std::ops::Deref;
 use std::str::FromStr;
 
-/// A state with the time of its receipt. The fields that decisions read come first, aligned to cache lines.
+/// A state with the time of its receipt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    brief: Brief,
+    state: NodeState,
+}
+
+/// All that most decisions read of a received state: its age and its signals. Copies are cheap, so that those of many
+/// nodes can lie together in memory. What filter reads lies in the first 64 bytes, which the processor loads together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub struct Received {
+pub struct Brief {
     at: MonotonicTime,
     age_then: Millis,
+    fingerprint: u64,
     signals: Signals,
-    state: NodeState,
 }
 
 /// The knowledge of a node's boards.
@@ -87,9 +98,32 @@ impl Received {
     #[must_use]
     pub fn new(state: NodeState, at: MonotonicTime, age_then: Millis) -> Self {
         let signals = Signals::of(&state);
-        Self { at, age_then, signals, state }
+        let fingerprint = FixedState::default().hash_one((signals.fingerprint(), at, age_then));
+        Self { brief: Brief { at, age_then, signals, fingerprint }, state }
     }
 
+    /// The received state.
+    #[must_use]
+    pub fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// Age and signals of the state, which suffice for most decisions.
+    #[must_use]
+    pub fn brief(&self) -> &Brief {
+        &self.brief
+    }
+}
+
+impl Deref for Received {
+    type Target = Brief;
+
+    fn deref(&self) -> &Brief {
+        &self.brief
+    }
+}
+
+impl Brief {
     /// Time of the receipt, on the receiver's clock.
     #[must_use]
     pub fn received_at(&self) -> MonotonicTime {
@@ -102,16 +136,16 @@ impl Received {
         self.age_then
     }
 
-    /// The received state.
-    #[must_use]
-    pub fn state(&self) -> &NodeState {
-        &self.state
-    }
-
     /// The signals of the state.
     #[must_use]
     pub fn signals(&self) -> &Signals {
         &self.signals
+    }
+
+    /// A hash that differs if usage, slots by kind, bitstreams, or the times of the receipt differ.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The age of the state at `now`.

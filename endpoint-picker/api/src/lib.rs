@@ -4,7 +4,11 @@
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+
+/// Audience of the tokens that readers show a picker.
+pub const READ_AUDIENCE: &str = "fpga-endpoint-picker-read";
 
 /// `/functions`: a function with its replicas, by name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +57,9 @@ pub struct ReplicaView {
     pub board: Option<String>,
     /// Whether something fresh is known of a board. The figures of slots and waiting requests are those of such boards.
     pub fresh: bool,
+    /// The boards that are out of rotation, by id, each with the reason, which may be empty.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cordons: BTreeMap<String, String>,
     /// Requests in flight at the replica.
     pub in_flight: usize,
     /// Slots of the boards; 0 if they are not known.
@@ -94,7 +101,7 @@ pub struct PickView {
 pub enum OutcomeView {
     /// The request has endpoints.
     Picked {
-        /// What the choice is based on: `resident`, `load`, `queue` or `in_flight`.
+        /// What the choice is based on: `resident`, `load`, `queue`, `in_flight` or `cordoned`.
         basis: String,
         /// The endpoints in the order in which the gateway tries them.
         endpoints: Vec<SocketAddr>,

@@ -5,20 +5,22 @@ use super::{
     AVOIDED_FOR, Assignment, Basis, BoardEntry, BoardId, Choice, FunctionEntry, Refusal, ReplicaEntry,
     ReplicaId, Request, State,
 };
-use crate::function::{BitstreamKey, FunctionName};
+use crate::function::{BitstreamKey, FunctionName, Replica};
 use fpga_cluster::router::{self, Board, SlotState};
 use fpga_core::units::MonotonicTime;
-use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// A board that requests of a replica can use, or all boards of a replica of which nothing fresh is known.
+/// A board that requests of a replica can use, or all boards of a replica that has none in rotation with a fresh state.
 #[derive(Debug, Clone, Copy)]
 struct Spot<'s> {
     /// The replica's place among those that are compared.
     place: usize,
     replica: &'s ReplicaEntry,
     fresh: Option<(BoardId, &'s BoardEntry)>,
+    /// What a choice is based on where nothing is fresh.
+    otherwise: Basis,
 }
 
 impl<'s> Spot<'s> {
@@ -38,13 +40,45 @@ impl<'s> Spot<'s> {
     }
 
     fn basis(&self, wanted: BitstreamKey) -> Basis {
-        let Some((_, board)) = self.fresh else { return Basis::InFlight };
+        let Some((_, board)) = self.fresh else { return self.otherwise };
         let idle = || board.tracked.board().slots.iter().filter(|slot| slot.state == SlotState::Idle);
         match idle().next() {
             None => Basis::Queue,
             Some(_) if idle().any(|slot| slot.resident == Some(wanted)) => Basis::Resident,
             Some(_) => Basis::Load,
         }
+    }
+}
+
+/// A replica that may serve a request, and the address at which the gateway asks it.
+#[derive(Debug, Clone, Copy)]
+struct Candidate<'s> {
+    id: ReplicaId,
+    entry: &'s ReplicaEntry,
+    endpoint: SocketAddr,
+}
+
+/// The candidates that the gateway names.
+struct Named<'r> {
+    addresses: &'r HashSet<SocketAddr>,
+    /// The least port of each.
+    hosts: HashMap<IpAddr, SocketAddr>,
+}
+
+impl<'r> Named<'r> {
+    fn new(addresses: &'r HashSet<SocketAddr>) -> Self {
+        let mut hosts = HashMap::with_capacity(addresses.len());
+        for address in addresses {
+            let least = hosts.entry(address.ip()).or_insert(*address);
+            *least = (*least).min(*address);
+        }
+        Self { addresses, hosts }
+    }
+
+    /// The candidate that means this replica.
+    fn endpoint(&self, replica: &Replica) -> Option<SocketAddr> {
+        let by_host = || replica.hosts.iter().find_map(|host| self.hosts.get(host).copied());
+        self.addresses.get(&replica.address).copied().or_else(by_host)
     }
 }
 
@@ -87,20 +121,24 @@ impl State {
         outcome
     }
 
-    /// The replicas that may serve the request.
+    /// The replicas that may serve the request, each with the address at which the gateway asks it: a candidate's own, if
+    /// the gateway names candidates.
     fn candidates(
         &self,
         function: &FunctionEntry,
         request: Request<'_>,
         now: MonotonicTime,
-    ) -> Vec<(ReplicaId, &ReplicaEntry)> {
-        let replicas = function.replicas.iter().filter_map(|id| Some((*id, self.replicas.get(id)?)));
-        let allowed = |replica: &ReplicaEntry| {
-            request.subset.is_none_or(|subset| subset.contains(&replica.replica.address))
+    ) -> Vec<Candidate<'_>> {
+        let named = request.subset.map(Named::new);
+        let candidate = |id: &ReplicaId| {
+            let entry = self.replicas.get(id)?;
+            let address = entry.replica.address;
+            let endpoint = named.as_ref().map_or(Some(address), |named| named.endpoint(&entry.replica))?;
+            Some(Candidate { id: *id, entry, endpoint })
         };
-        let mut candidates: Vec<_> = replicas.filter(|(_, replica)| allowed(replica)).collect();
-        if candidates.iter().any(|(_, replica)| replica.avoided_until <= now) {
-            candidates.retain(|(_, replica)| replica.avoided_until <= now);
+        let mut candidates: Vec<_> = function.replicas.iter().filter_map(candidate).collect();
+        if candidates.iter().any(|candidate| candidate.entry.avoided_until <= now) {
+            candidates.retain(|candidate| candidate.entry.avoided_until <= now);
         }
         candidates
     }
@@ -108,7 +146,7 @@ impl State {
     fn decide(
         &self,
         function: &FunctionEntry,
-        candidates: &[(ReplicaId, &ReplicaEntry)],
+        candidates: &[Candidate<'_>],
         request: Request<'_>,
         now: MonotonicTime,
     ) -> Result<Choice, Refusal> {
@@ -119,17 +157,17 @@ impl State {
         if function.in_flight >= self.slots(candidates).saturating_add(max_waiting) {
             return Err(Refusal::TooManyWaiting);
         }
-        let spots = self.spots(candidates.iter().map(|(_, entry)| *entry), now);
+        let spots = self.spots(candidates.iter().map(|candidate| candidate.entry), now);
         // Without a bitstream no board is known, so that this one is compared with nothing.
         let wanted = function.bitstream.unwrap_or(BitstreamKey::LEFT_OUT);
         let mut ranked = rank(&spots, wanted, request.most.max(1), now).peekable();
         let best = **ranked.peek().ok_or(Refusal::NoEndpoint)?;
-        let (replica, entry) = candidates.get(best.place).ok_or(Refusal::NoEndpoint)?;
+        let &Candidate { id, entry, .. } = candidates.get(best.place).ok_or(Refusal::NoEndpoint)?;
         let board = best.board();
         let named = board.filter(|_| entry.boards.len() > 1).and_then(|id| self.boards.get(&id));
         Ok(Choice {
-            assignment: Assignment { replica: *replica, board },
-            endpoints: ranked.map(|spot| spot.replica.replica.address).collect(),
+            assignment: Assignment { replica: id, board },
+            endpoints: ranked.filter_map(|spot| Some(candidates.get(spot.place)?.endpoint)).collect(),
             board: named.map(|board| Arc::clone(&board.name.device)),
             basis: best.basis(wanted),
             in_flight: entry.in_flight,
@@ -137,7 +175,7 @@ impl State {
         })
     }
 
-    /// What the requests of these replicas can use: the boards with a fresh state, those of one replica after each other.
+    /// What the requests of these replicas can use: the boards in rotation with a fresh state, those of one replica after each other.
     fn spots<'s>(
         &'s self,
         replicas: impl ExactSizeIterator<Item = &'s ReplicaEntry>,
@@ -147,11 +185,14 @@ impl State {
         for (place, replica) in replicas.enumerate() {
             let known = spots.len();
             let boards =
-                replica.boards.iter().filter_map(|used| Some((used.board, self.boards.get(&used.board)?)));
-            let fresh = boards.filter(|(_, board)| board.fresh_until > now && replica.bitstream.is_some());
-            spots.extend(fresh.map(|fresh| Spot { place, replica, fresh: Some(fresh) }));
+                || replica.boards.iter().filter_map(|used| Some((used.board, self.boards.get(&used.board)?)));
+            let is_cordoned = boards().any(|(_, board)| board.is_fresh(now) && board.cordon.is_some());
+            let otherwise = if is_cordoned { Basis::Cordoned } else { Basis::InFlight };
+            let fresh =
+                boards().filter(|(_, board)| board.is_in_rotation(now) && replica.bitstream.is_some());
+            spots.extend(fresh.map(|fresh| Spot { place, replica, fresh: Some(fresh), otherwise }));
             if spots.len() == known {
-                spots.push(Spot { place, replica, fresh: None });
+                spots.push(Spot { place, replica, fresh: None, otherwise });
             }
         }
         spots
@@ -181,14 +222,12 @@ impl State {
     /// request counts for from now on. A replica that the gateway went past is avoided for a while.
     pub fn served(&mut self, before: Assignment, served: SocketAddr, now: MonotonicTime) -> Assignment {
         let Some(entry) = self.replicas.get_mut(&before.replica) else { return before };
-        if entry.replica.address == served {
+        if entry.replica.is_at(served) {
             return before;
         }
         entry.avoided_until = now + AVOIDED_FOR;
         let function = entry.function.clone();
-        let others = self.addresses.get(&served).into_iter().flatten();
-        let mut others = others.filter_map(|id| Some((*id, self.replicas.get(id)?)));
-        let Some((replica, entry)) = others.find(|(_, entry)| entry.function == function) else {
+        let Some((replica, entry)) = self.at(served).find(|(_, entry)| entry.function == function) else {
             return before;
         };
         let spots = self.spots(std::iter::once(entry), now);
@@ -201,21 +240,21 @@ impl State {
     }
 
     /// The slots of the boards of these replicas. A board that nobody knows counts as one slot.
-    fn slots(&self, candidates: &[(ReplicaId, &ReplicaEntry)]) -> usize {
+    fn slots(&self, candidates: &[Candidate<'_>]) -> usize {
         let of_board =
             |board: &BoardId| self.boards.get(board).map_or(1, |board| board.tracked.slots().max(1));
         let of_replica = |replica: &ReplicaEntry| {
             replica.boards.iter().map(|used| of_board(&used.board)).sum::<usize>().max(1)
         };
-        candidates.iter().map(|(_, replica)| of_replica(replica)).sum()
+        candidates.iter().map(|candidate| of_replica(candidate.entry)).sum()
     }
 
     fn function_of_candidates(&self, subset: Option<&HashSet<SocketAddr>>) -> Result<FunctionName, Refusal> {
         let subset = subset.ok_or(Refusal::UnknownFunction)?;
-        let ids = subset.iter().filter_map(|address| self.addresses.get(address)?.first());
-        // The first by its id, so that equal requests get equal answers.
-        let first = ids.min().and_then(|id| self.replicas.get(id)).ok_or(Refusal::NoEndpoint)?;
-        Ok(first.function.clone())
+        let meant = subset.iter().flat_map(|address| self.at(*address).map(move |found| (address, found)));
+        // Pods of a node's network share its address: a replica with this port goes first. Equal requests get equal answers.
+        let first = meant.min_by_key(|(address, (id, entry))| (entry.replica.address != **address, *id));
+        first.map(|(_, (_, entry))| entry.function.clone()).ok_or(Refusal::NoEndpoint)
     }
 
     fn begin(&mut self, assignment: Assignment, now: MonotonicTime) {

@@ -13,8 +13,8 @@ use fpga_core::device::Health;
 use fpga_core::node_state::{IN_SLOT_LEFT_OUT, NodeState};
 use fpga_core::units::{Millis, MonotonicTime};
 use fpga_node_stream::server::receiver::{Taken, UnknownNode};
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl State {
@@ -49,9 +49,7 @@ impl State {
                 same
             });
             let id = known.unwrap_or_else(|| self.add_replica(name, replica));
-            if let Some(entry) = self.replicas.get_mut(&id) {
-                entry.replica = replica.clone();
-            }
+            self.set_replica(id, replica);
             self.place_replica(id, bitstream, now);
             in_flight += self.replicas.get(&id).map_or(0, |entry| entry.in_flight);
             replicas.push(id);
@@ -160,10 +158,11 @@ impl State {
             let Some(board) = self.boards.get_mut(id) else { continue };
             let loaded = device.loaded.iter().map(|index| loaded(state, *index, &self.wanted, age, now));
             board.tracked.learn(device.slots, loaded, device.queued, now);
-            board.fresh_until = match device.health {
+            board.fresh_until = match state.reported_health(device) {
                 Health::Healthy => fresh_until,
                 Health::Unhealthy => MonotonicTime::START,
             };
+            board.cordon = state.cordons.get(&device.id).map(|cordoned| cordoned.cordon.reason.clone());
         }
         self.forget_boards(boards_before.into_iter().filter(|id| !boards.contains(id)));
         let is_placed_anew = only_before != only_board;
@@ -196,8 +195,32 @@ impl State {
             avoided_until: MonotonicTime::START,
         };
         self.replicas.insert(id, entry);
-        self.addresses.entry(replica.address).or_default().push(id);
+        self.add_hosts(id);
         id
+    }
+
+    fn set_replica(&mut self, id: ReplicaId, replica: &Replica) {
+        self.remove_hosts(id);
+        if let Some(entry) = self.replicas.get_mut(&id) {
+            entry.replica = replica.clone();
+        }
+        self.add_hosts(id);
+    }
+
+    fn add_hosts(&mut self, id: ReplicaId) {
+        for host in self.replicas.get(&id).map_or_else(BTreeSet::new, ReplicaEntry::hosts) {
+            self.hosts.entry(host).or_default().push(id);
+        }
+    }
+
+    fn remove_hosts(&mut self, id: ReplicaId) {
+        for host in self.replicas.get(&id).map_or_else(BTreeSet::new, ReplicaEntry::hosts) {
+            let Some(ids) = self.hosts.get_mut(&host) else { continue };
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.hosts.remove(&host);
+            }
+        }
     }
 
     /// Puts a replica, with its requests in flight, on its boards.
@@ -206,7 +229,7 @@ impl State {
         let names: Vec<BoardName> = replica.node.as_ref().map_or_else(Vec::new, |node| {
             let only = || self.nodes.get(node)?.told.as_ref()?.only_board.clone();
             let devices = match replica.boards.as_slice() {
-                [] => only().into_iter().collect(),
+                [] if replica.asks_for_board => only().into_iter().collect(),
                 boards => boards.to_vec(),
             };
             devices.into_iter().map(|device| BoardName { node: Arc::clone(node), device }).collect()
@@ -251,14 +274,8 @@ impl State {
     }
 
     fn remove_replica(&mut self, id: ReplicaId, now: MonotonicTime) {
+        self.remove_hosts(id);
         let Some(entry) = self.replicas.remove(&id) else { return };
-        let address = entry.replica.address;
-        if let Some(ids) = self.addresses.get_mut(&address) {
-            ids.retain(|other| *other != id);
-            if ids.is_empty() {
-                self.addresses.remove(&address);
-            }
-        }
         // Requests in flight at a replica that is gone are gone as well.
         self.in_flight -= entry.in_flight;
         self.leave_boards(&entry.boards, entry.bitstream, now);
@@ -288,6 +305,7 @@ impl State {
             name: name.clone(),
             tracked: TrackedBoard::default(),
             fresh_until: MonotonicTime::START,
+            cordon: None,
             replicas: 0,
         };
         self.boards.insert(id, entry);
@@ -300,6 +318,7 @@ impl State {
         for id in boards {
             let Some(board) = self.boards.get_mut(&id) else { continue };
             board.fresh_until = MonotonicTime::START;
+            board.cordon = None;
             if board.replicas == 0 {
                 self.board_ids.remove(&board.name);
                 self.boards.remove(&id);
@@ -332,4 +351,10 @@ fn loaded(
 
 fn moment_before(now: MonotonicTime, ago: Millis) -> MonotonicTime {
     MonotonicTime(now.0.saturating_sub(ago.0))
+}
+
+impl ReplicaEntry {
+    fn hosts(&self) -> BTreeSet<IpAddr> {
+        self.replica.hosts.iter().copied().chain([self.replica.address.ip()]).collect()
+    }
 }

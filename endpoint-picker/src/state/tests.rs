@@ -1,6 +1,7 @@
 use super::*;
 use crate::function::Function;
 use fpga_core::bitstream::BitstreamId;
+use fpga_core::cordon::CordonedBoards;
 use fpga_core::device::Health;
 use fpga_core::fixtures::{mk_bitstream, mk_board, mk_state};
 use fpga_core::node_state::{DeviceState, NodeState};
@@ -17,9 +18,11 @@ pub(super) fn address(number: u16) -> SocketAddr {
 pub(super) fn function(bitstream: &str, replicas: &[(u16, &str)]) -> Function {
     let replica = |(port, node): &(u16, &str)| Replica {
         address: address(*port),
+        hosts: Vec::new(),
         pod: Some(format!("pod-{port}").into()),
         node: Some((*node).into()),
         boards: Vec::new(),
+        asks_for_board: true,
     };
     Function {
         bitstream: Some(BitstreamId::Name(bitstream.to_owned())),
@@ -143,6 +146,48 @@ fn a_replicas_board_that_is_unhealthy_or_not_known_is_not_what_its_requests_go_t
 }
 
 #[test]
+fn a_cordoned_board_is_known_and_gets_requests_only_while_no_other_replica_has_an_idle_slot() {
+    let mut state = two_nodes();
+    let mut cordoned = node_state(2, Some("sobel"));
+    cordoned.cordon(&CordonedBoards::parse(r#"{"board-0":{"reason":"fan","sinceMs":5}}"#).unwrap());
+    assert_eq!(state.learn("a", "ua", &cordoned, WRITTEN, T0), Ok(Taken::Yes));
+    assert_eq!(state.census(T0).unknown_boards, 0);
+    assert_eq!(state.functions(4.0, T0)[1].recommended_replicas, 1, "one board is in rotation");
+    let first = choose(&mut state, "sobel", T0).unwrap();
+    assert_eq!((ports(&first), first.basis), (vec![2, 1], Basis::Load));
+    let second = choose(&mut state, "sobel", T0).unwrap();
+    assert_eq!((ports(&second)[0], second.basis), (1, Basis::Cordoned));
+    let replica = &state.functions(4.0, T0)[1].replicas[0];
+    assert_eq!((replica.fresh, replica.slots, replica.in_flight), (true, 1, 1));
+    assert_eq!(replica.cordons, [("board-0".to_owned(), "fan".to_owned())].into());
+
+    // The board answers no more, and is unknown, in rotation or not.
+    let mut sick = NodeState { seq: 3, ..node_state(3, Some("sobel")) };
+    sick.devices[0].health = Health::Unhealthy;
+    sick.cordon(&CordonedBoards::parse(r#"{"board-0":{"sinceMs":5}}"#).unwrap());
+    assert_eq!(state.learn("a", "ua", &sick, WRITTEN, T0), Ok(Taken::Yes));
+    assert!(!state.functions(4.0, T0)[1].replicas[0].fresh);
+    assert_eq!(state.learn("a", "ua", &node_state(4, Some("sobel")), WRITTEN, T0), Ok(Taken::Yes));
+    assert!(state.functions(4.0, T0)[1].replicas[0].cordons.is_empty(), "the board is back");
+}
+
+#[test]
+fn a_pod_that_asks_for_no_board_is_on_none() {
+    let mut state = two_nodes();
+    let mut plain = function("sobel", &[(1, "a"), (2, "b")]);
+    plain.replicas[0].asks_for_board = false;
+    state.set_function(&name("sobel"), &plain, T0);
+    let replica = |state: &State| state.functions(4.0, T0)[1].replicas[0].clone();
+    assert_eq!((replica(&state).board, replica(&state).slots), (None, 0));
+    for _ in 0..4 {
+        choose(&mut state, "sobel", T0).unwrap();
+    }
+    assert!(replica(&state).in_flight > 0, "the pod still serves requests");
+    let board = state.board_ids[&BoardName { node: "a".into(), device: "board-0".into() }];
+    assert_eq!(state.boards[&board].tracked.in_flight(), 0);
+}
+
+#[test]
 fn requests_stay_counted_when_a_replica_gets_other_boards() {
     let mut state = one_with_boards(&["board-0", "board-1"]);
     let held: Vec<Assignment> = (0..2).map(|_| choose(&mut state, "sobel", T0).unwrap().assignment).collect();
@@ -236,7 +281,7 @@ fn requests_in_flight_are_counted_exactly_through_all_changes() {
     state.forget_node("a", T0);
     state.forget_node("b", T0);
     assert_eq!(state.census(T0), Census::default());
-    assert!(state.boards.is_empty() && state.board_ids.is_empty() && state.addresses.is_empty());
+    assert!(state.boards.is_empty() && state.board_ids.is_empty() && state.hosts.is_empty());
 }
 
 #[test]
@@ -268,6 +313,43 @@ fn only_candidates_are_chosen_and_they_tell_the_function_where_nothing_else_does
     {
         assert_eq!(choose(function, ports), Err(Refusal::NoEndpoint), "{function:?} {ports:?}");
     }
+}
+
+#[test]
+fn a_gateway_may_name_a_pod_by_another_address_and_port_than_ours_and_gets_its_own_back() {
+    let mut state = two_nodes();
+    let at = |text: &str| -> SocketAddr { text.parse().unwrap() };
+    let mut changed = function("sobel", &[(1, "a"), (2, "b")]);
+    for (number, replica) in changed.replicas.iter_mut().enumerate() {
+        replica.address = at(&format!("10.0.0.{number}:8080"));
+        replica.hosts = vec![replica.address.ip(), format!("fd00::{number}").parse().unwrap()];
+    }
+    state.set_function(&name("sobel"), &changed, T0);
+    let mut choose = |function: Option<&str>, candidates: &[&str]| {
+        let (function, subset) = (function.map(name), candidates.iter().map(|text| at(text)).collect());
+        let request =
+            Request { function: function.as_ref(), subset: Some(&subset), most: 3, max_waiting: 10 };
+        let choice = state.choose(request, T0)?;
+        let first = choice.endpoints[0];
+        assert_eq!(state.served(choice.assignment, first, T0), choice.assignment, "it is the replica's own");
+        assert_eq!(state.in_flight_at(first), 1);
+        state.end(choice.assignment, T0);
+        Ok(choice.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    for function in [Some("sobel"), None] {
+        assert_eq!(choose(function, &["[fd00::1]:9000"]).unwrap(), ["[fd00::1]:9000"]);
+        assert_eq!(
+            choose(function, &["10.0.0.1:9000", "10.0.0.0:9000"]).unwrap(),
+            ["10.0.0.0:9000", "10.0.0.1:9000"]
+        );
+        // One address for each pod: the one that is ours, else the least port.
+        assert_eq!(choose(function, &["10.0.0.1:9001", "10.0.0.1:8080"]).unwrap(), ["10.0.0.1:8080"]);
+        assert_eq!(choose(function, &["10.0.0.1:9002", "10.0.0.1:9001"]).unwrap(), ["10.0.0.1:9001"]);
+        assert_eq!(choose(function, &["10.0.0.7:8080"]), Err(Refusal::NoEndpoint));
+    }
+    state.remove_function(&name("sobel"), T0);
+    assert_eq!(state.in_flight_at(at("[fd00::1]:9000")), 0);
+    assert_eq!(state.hosts.len(), 1, "the other function's");
 }
 
 #[test]

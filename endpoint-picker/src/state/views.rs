@@ -1,7 +1,7 @@
 //! What the picker knows, for people and their tools.
 
 use super::recent::Pick;
-use super::{FunctionEntry, ReplicaEntry, State};
+use super::{BoardEntry, FunctionEntry, ReplicaEntry, State};
 use crate::function::FunctionName;
 use fpga_cluster::replicas::apportion;
 use fpga_cluster::router::SlotState;
@@ -51,7 +51,7 @@ impl State {
             .collect();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
         let budget = (per_function * names.len() as f64).round() as usize;
-        let boards = self.boards.values().filter(|board| board.fresh_until > now).count();
+        let boards = self.boards.values().filter(|board| board.is_in_rotation(now)).count();
         let most = u32::try_from(boards.max(1)).unwrap_or(u32::MAX);
         names.into_iter().map(|(name, _)| name).zip(apportion(&demand, budget, most)).collect()
     }
@@ -85,7 +85,10 @@ impl State {
     fn replica(&self, replica: &ReplicaEntry, now: MonotonicTime) -> ReplicaView {
         let boards = || replica.boards.iter().filter_map(|used| self.boards.get(&used.board));
         let names: Vec<&str> = boards().map(|board| board.name.device.as_ref()).collect();
-        let fresh = boards().filter(|board| board.fresh_until > now);
+        let fresh = boards().filter(|board| board.is_fresh(now));
+        let cordon = |board: &BoardEntry| {
+            Some((board.name.device.as_ref().to_owned(), String::from(board.cordon.clone()?)))
+        };
         let views: Vec<_> = fresh.map(|board| board.tracked.board()).collect();
         let slots = || views.iter().flat_map(|board| board.slots);
         let idle = || slots().filter(|slot| slot.state == SlotState::Idle);
@@ -95,6 +98,7 @@ impl State {
             node: replica.replica.node.as_deref().map(str::to_owned),
             board: (!names.is_empty()).then(|| names.join(",")),
             fresh: !views.is_empty(),
+            cordons: boards().filter_map(cordon).collect(),
             in_flight: replica.in_flight,
             slots: slots().count(),
             idle_with_bitstream: idle().filter(wanted).count(),

@@ -3,15 +3,22 @@
 #[cfg(test)]
 mod tests;
 
+mod ports;
+
 use super::Key;
 use crate::function::{
     FUNCTION_LABEL, Function, FunctionName, MAX_WAITING_ANNOTATION, PORT_ANNOTATION, Replica, is_label,
 };
 use fpga_core::bitstream::BitstreamId;
-use fpga_core::names::{ACCELERATOR_ALIAS, BITSTREAMS_ANNOTATION, BOARDS_ANNOTATION};
+use fpga_core::names::BOARDS_ANNOTATION;
+use fpga_core::requirement::{PodText, Requirement};
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicObject;
+use ports::{Certainty, PortChoice, PortEntry};
+use std::cmp::Reverse;
+use std::collections::btree_map;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -35,6 +42,10 @@ pub struct Catalog {
     /// The slices that have each pod.
     of_pod: HashMap<Key, BTreeSet<Key>>,
     changed: HashSet<FunctionName>,
+    /// The function whose requests come by an InferencePool.
+    pooled: Option<FunctionName>,
+    /// The first target port of that InferencePool.
+    pool_port: Option<u16>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -42,8 +53,9 @@ struct ServiceEntry {
     function: FunctionName,
     bitstream: Option<BitstreamId>,
     max_waiting: Option<usize>,
-    /// Name or number of the port that takes requests.
-    port: Option<String>,
+    port: PortChoice,
+    /// The Service's first family of addresses is IPv6.
+    prefers_ipv6: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -51,13 +63,6 @@ struct SliceEntry {
     service: Key,
     ports: Vec<PortEntry>,
     endpoints: Vec<EndpointEntry>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct PortEntry {
-    name: String,
-    number: u16,
-    is_http: bool,
 }
 
 /// An endpoint that is ready.
@@ -74,6 +79,7 @@ struct PodEntry {
     uid: Arc<str>,
     boards: Vec<Arc<str>>,
     bitstream: Option<BitstreamId>,
+    asks_for_board: bool,
     life: Life,
 }
 
@@ -85,6 +91,12 @@ enum Life {
 }
 
 impl Catalog {
+    /// Knows nothing yet. The requests of `pooled` come by an InferencePool, whose port its pods are called at.
+    #[must_use]
+    pub fn new(pooled: Option<FunctionName>) -> Self {
+        Self { pooled, ..Self::default() }
+    }
+
     /// The functions that have changed since the last call.
     pub fn changed(&mut self) -> HashSet<FunctionName> {
         std::mem::take(&mut self.changed)
@@ -95,16 +107,14 @@ impl Catalog {
     pub fn function(&self, name: &FunctionName) -> Option<Function> {
         let services = self.of_function.get(name).filter(|services| !services.is_empty())?;
         let mut function = Function::default();
+        let of_pool = self.pool_port.filter(|_| self.pooled.as_ref() == Some(name));
         let mut of_pods = None;
         let mut replicas = BTreeMap::new();
         for service in services {
             let entry = self.services.get(service)?;
             function.bitstream = function.bitstream.or_else(|| entry.bitstream.clone());
             function.max_waiting = function.max_waiting.or(entry.max_waiting);
-            let slices = self.of_service.get(service).into_iter().flatten();
-            let slices = slices.filter_map(|slice| Some((self.slices.get(slice)?, entry.port.as_deref())));
-            let endpoints = slices.filter_map(|(slice, port)| Some((slice.port(port)?, &slice.endpoints)));
-            for (port, endpoint) in endpoints.flat_map(|(port, all)| all.iter().map(move |one| (port, one))) {
+            for (certainty, port, endpoint) in self.endpoints(service, entry, of_pool) {
                 let pod = endpoint.pod.as_ref().and_then(|(key, uid)| {
                     // A pod of the same name may be another one.
                     self.pods.get(key).filter(|pod| pod.uid == *uid)
@@ -115,22 +125,68 @@ impl Catalog {
                 of_pods = of_pods.or_else(|| pod.and_then(|pod| pod.bitstream.clone()));
                 let replica = Replica {
                     address: SocketAddr::new(endpoint.address, port),
+                    hosts: endpoint.pod.iter().map(|_| endpoint.address).collect(),
                     pod: endpoint.pod.as_ref().map(|(_, uid)| Arc::clone(uid)),
                     node: endpoint.node.clone(),
                     boards: pod.map_or_else(Vec::new, |pod| pod.boards.clone()),
+                    asks_for_board: endpoint.pod.is_none() || pod.is_some_and(|pod| pod.asks_for_board),
                 };
-                // A pod of two families of addresses has an endpoint in each of two slices.
-                let same = replica.pod.clone().ok_or(replica.address);
-                let other = replicas.entry(same).or_insert_with(|| replica.clone());
-                if replica.address < other.address {
-                    *other = replica;
-                }
+                // The port that is known best, then the Service's first family.
+                let is_second_family = endpoint.address.is_ipv6() != entry.prefers_ipv6;
+                let place = (Reverse(certainty), is_second_family, replica.address);
+                merge(&mut replicas, place, replica);
             }
         }
         function.bitstream = function.bitstream.or(of_pods);
-        function.replicas = replicas.into_values().collect();
+        function.replicas = replicas.into_values().map(|(_, replica)| replica).collect();
         function.replicas.sort_by_key(|replica| replica.address);
         Some(function)
+    }
+
+    /// The endpoints of a Service, each with the port that takes requests.
+    fn endpoints(
+        &self,
+        service: &Key,
+        entry: &ServiceEntry,
+        of_pool: Option<u16>,
+    ) -> impl Iterator<Item = (Certainty, u16, &EndpointEntry)> {
+        let slices = self.of_service.get(service).into_iter().flatten();
+        let slices = slices.filter_map(|slice| self.slices.get(slice));
+        slices.flat_map(move |slice| {
+            let of_pool = of_pool.map(|port| (Certainty::Named, port));
+            let port = of_pool.or_else(|| entry.port.of(&slice.ports));
+            if let (None, Some(port), false) = (port, entry.port.annotation(), slice.endpoints.is_empty()) {
+                let ports = &slice.ports;
+                warn!(
+                    namespace = service.0,
+                    service = service.1,
+                    port,
+                    ?ports,
+                    "The annotation {PORT_ANNOTATION} names no port of the Service: its pods get no requests"
+                );
+            }
+            let endpoints =
+                port.map(|(certainty, port)| slice.endpoints.iter().map(move |one| (certainty, port, one)));
+            endpoints.into_iter().flatten()
+        })
+    }
+
+    /// Takes the InferencePool.
+    pub fn pool(&mut self, pool: &DynamicObject) {
+        let port = pool.data.pointer("/spec/targetPorts/0/number").and_then(serde_json::Value::as_u64);
+        self.set_pool_port(port.and_then(|port| u16::try_from(port).ok()));
+    }
+
+    /// Forgets the InferencePool.
+    pub fn remove_pool(&mut self) {
+        self.set_pool_port(None);
+    }
+
+    fn set_pool_port(&mut self, port: Option<u16>) {
+        if self.pool_port != port {
+            self.pool_port = port;
+            self.changed.extend(self.pooled.clone());
+        }
     }
 
     /// Takes a Service with the label of functions.
@@ -143,11 +199,17 @@ impl Catalog {
             warn!(namespace = key.0, service = key.1, name, "The Service's label is no name of a function");
             return self.remove_service(&key);
         }
+        let spec = service.spec.as_ref();
+        let families = spec.and_then(|spec| spec.ip_families.as_ref()?.first());
         let entry = ServiceEntry {
             function: FunctionName::new(&key.0, name),
             bitstream: bitstream(meta),
             max_waiting: annotation(meta, MAX_WAITING_ANNOTATION).and_then(|text| text.parse().ok()),
-            port: annotation(meta, PORT_ANNOTATION).map(str::to_owned),
+            port: PortChoice::new(
+                annotation(meta, PORT_ANNOTATION),
+                spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default(),
+            ),
+            prefers_ipv6: families.is_some_and(|first| first == "IPv6"),
         };
         if self.services.get(&key) == Some(&entry) {
             return;
@@ -182,7 +244,7 @@ impl Catalog {
         let key = super::key(slice);
         let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
         let Some(service) = service else { return self.remove_slice(&key) };
-        let ports = slice.ports.iter().flatten().filter_map(PortEntry::of).collect();
+        let ports = slice.ports.iter().flatten().filter_map(PortEntry::new).collect();
         let endpoints = slice.endpoints.iter().flatten();
         let endpoints = endpoints.filter_map(|endpoint| entry(&key.0, endpoint)).collect();
         let new = SliceEntry { service: (key.0.clone(), service.clone()), ports, endpoints };
@@ -228,12 +290,13 @@ impl Catalog {
         let key = (pod.namespace.clone().unwrap_or_default(), pod.name.clone().unwrap_or_default());
         let boards = boards(pod);
         let bitstream = bitstream(pod);
-        let Some(uid) = pod.uid.as_deref().filter(|_| !boards.is_empty() || bitstream.is_some()) else {
+        let asks_for_board = asks_for_board(pod);
+        let Some(uid) = pod.uid.as_deref().filter(|_| !boards.is_empty() || asks_for_board) else {
             // The pods of a cluster are many, and few have boards.
             return self.remove_pod(&key);
         };
         let life = if pod.deletion_timestamp.is_some() { Life::Ending } else { Life::Alive };
-        let entry = PodEntry { uid: uid.into(), boards, bitstream, life };
+        let entry = PodEntry { uid: uid.into(), boards, bitstream, asks_for_board, life };
         if self.pods.get(&key) != Some(&entry) {
             self.touch_pod(&key);
             self.pods.insert(key, entry);
@@ -267,28 +330,29 @@ impl Catalog {
     }
 }
 
-impl SliceEntry {
-    /// The port that takes requests: the one that the Service's annotation names, else the first that speaks HTTP, else
-    /// `http`, else the first. `None` if there is no such port.
-    fn port(&self, named: Option<&str>) -> Option<u16> {
-        if let Some(named) = named {
-            let is_it = |port: &&PortEntry| port.name == named || port.number.to_string() == named;
-            return self.ports.iter().find(is_it).map(|port| port.number);
+/// Adds a replica, or its address to a replica of the same pod, which has the address with the least place.
+fn merge<P: Ord>(
+    replicas: &mut BTreeMap<Result<Arc<str>, SocketAddr>, (P, Replica)>,
+    place: P,
+    replica: Replica,
+) {
+    // A pod of two families of addresses has an endpoint in each of two slices, and may be in several Services.
+    let same = replica.pod.clone().ok_or(replica.address);
+    match replicas.entry(same) {
+        btree_map::Entry::Vacant(entry) => {
+            entry.insert((place, replica));
         }
-        let by_protocol = self.ports.iter().find(|port| port.is_http);
-        let by_name = || self.ports.iter().find(|port| port.name == "http");
-        by_protocol.or_else(by_name).or(self.ports.first()).map(|port| port.number)
-    }
-}
-
-impl PortEntry {
-    fn of(port: &EndpointPort) -> Option<Self> {
-        let protocol = port.app_protocol.as_deref().unwrap_or_default();
-        Some(Self {
-            name: port.name.clone().unwrap_or_default(),
-            number: u16::try_from(port.port?).ok()?,
-            is_http: ["http", "kubernetes.io/h2c", "kubernetes.io/ws"].contains(&protocol),
-        })
+        btree_map::Entry::Occupied(mut entry) => {
+            let (best, known) = entry.get_mut();
+            let mut hosts = std::mem::take(&mut known.hosts);
+            hosts.extend(&replica.hosts);
+            hosts.sort_unstable();
+            hosts.dedup();
+            if place < *best {
+                (*best, *known) = (place, replica);
+            }
+            known.hosts = hosts;
+        }
     }
 }
 
@@ -323,8 +387,18 @@ fn boards(pod: &ObjectMeta) -> Vec<Arc<str>> {
     boards
 }
 
-/// The first bitstream that the annotation names.
+/// The first bitstream that the annotations name.
 fn bitstream(meta: &ObjectMeta) -> Option<BitstreamId> {
-    let text = annotation(meta, BITSTREAMS_ANNOTATION).or_else(|| annotation(meta, ACCELERATOR_ALIAS))?;
-    text.split(',').next()?.trim().parse().ok()
+    Requirement::bitstreams_of(pairs(meta.annotations.as_ref())).ok()?.into_iter().next()
+}
+
+/// Whether a pod asks for a board by its labels or annotations. Its resources are not watched.
+fn asks_for_board(pod: &ObjectMeta) -> bool {
+    let (labels, annotations) = (pairs(pod.labels.as_ref()), pairs(pod.annotations.as_ref()));
+    let asked = Requirement::of_pod(PodText { labels, annotations, containers: &[] });
+    !matches!(asked, Ok(None))
+}
+
+fn pairs(map: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (&str, &str)> {
+    map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
 }

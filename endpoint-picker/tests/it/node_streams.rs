@@ -66,9 +66,11 @@ impl Served {
         let picker = Picker::new(Limits::default(), Metrics::register(&mut registry));
         let replica = |node: &str| Replica {
             address: address(node),
+            hosts: Vec::new(),
             pod: None,
             node: Some(node.into()),
             boards: Vec::new(),
+            asks_for_board: true,
         };
         let function = Function {
             bitstream: Some(BitstreamId::Name("sobel".to_owned())),

@@ -1,6 +1,8 @@
 //! Reads archives as a container runtime does, and holds them against the files that they were made of.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+mod provenance;
 
 use flate2::read::GzDecoder;
 use fpga_images::{Compression, FileTree, Image, ImageError};

@@ -33,7 +33,7 @@ impl RegistryArgs {
     /// Credentials or authorities can't be read.
     pub fn registry(&self, reference: &Reference, connect: &ConnectArgs) -> Result<Registry> {
         let credentials = match (&self.registry_user, std::env::var(PASSWORD)) {
-            (Some(user), Ok(password)) => Some(Credentials { user: user.clone(), password }),
+            (Some(user), Ok(password)) => vec![Credentials::password(user, &password)],
             (Some(_), Err(_)) => anyhow::bail!("--registry-user goes with a password: set {PASSWORD}"),
             (None, _) => logged_in(reference)?,
         };
@@ -50,16 +50,14 @@ impl RegistryArgs {
     }
 }
 
-/// The credentials that podman or docker wrote for an artifact, if there are any.
-fn logged_in(reference: &Reference) -> Result<Option<Credentials>> {
+/// The credentials that podman and docker keep for an artifact.
+fn logged_in(reference: &Reference) -> Result<Vec<Credentials>> {
     let image = format!("{}/{}", reference.registry, reference.repository);
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let docker = variable("DOCKER_CONFIG").or_else(|| Some(variable("HOME")?.join(".docker")));
-    let files = [variable("REGISTRY_AUTH_FILE"), docker.map(|folder| folder.join("config.json"))];
-    for file in files.into_iter().flatten() {
-        if let Some(credentials) = Credentials::from_docker_config(&file, &image)? {
-            return Ok(Some(credentials));
-        }
-    }
-    Ok(None)
+    let podman = variable("REGISTRY_AUTH_FILE")
+        .or_else(|| Some(variable("XDG_RUNTIME_DIR")?.join("containers/auth.json")));
+    let files = [podman, docker.map(|folder| folder.join("config.json"))];
+    let found = files.iter().flatten().map(|file| Ok(Credentials::of_login(file, &image)?));
+    Ok(found.collect::<Result<Vec<_>>>()?.concat())
 }

@@ -17,6 +17,7 @@ fn explanation(at: u64, scores: &[(&str, u32)]) -> Explanation {
         "namespace": "d", "name": "p", "uid": "u",
         "requirement": {"vendor": "intel", "board": null, "platform": "PoCL", "slots": 1, "boards": 2, "max_utilization": 900, "bitstreams": ["sobel"], "loaded": ["mm"]},
         "filter": {"atMs": at - 1, "nodes": [
+            {"node": "n8", "source": "none", "rejection": "cordoned", "cordons": ["board dm0 is cordoned: fan is loud"]},
             {"node": "n9", "source": "none", "rejection": "board"}, {"node": "n1", "source": "stream", "rejection": null}]},
         "prioritize": {"atMs": at, "nodes": nodes},
     }))
@@ -44,8 +45,9 @@ fn every_term_is_shown_in_the_final_order_and_who_could_outvote_us() {
         "asks for   vendor intel, platform PoCL, 2 boards, boards used for 90 % at most, 1 slots at least, bitstreams sobel, loaded bitstreams mm",
         "decided    2025-10-09T08:53:20.000Z by r1",
         "is on      n1, boards dm0,dm1\n    main: dm0 (bitstream loaded, 1 % used, 0 containers)\n    side: dm1\n",
-        "1 of 2 nodes passed",
+        "1 of 3 nodes passed",
         "board: n9",
+        "cordoned: n8\n             n8: board dm0 is cordoned: fan is loud\n",
         "LOCALITY×1  USAGE×2",
         "→  n1    9      1.00        0.25     9s used, 12ms reconf  +4s of 1.5 pods  300ms  stream",
         "one score is worth 100 (weight 10): ours count up to 1000, its default plugins up to 1200, so that they can outvote us by 200",

@@ -2,7 +2,7 @@
 //! plugins could outvote the extender.
 
 use super::{Explained, Told};
-use crate::output::{Cell, Colours, Style, Table, span};
+use crate::output::{Cell, Colours, Style, Table, printable, span};
 use fpga_extender_api::{Decided, Filtered, ScoreInfluence, Scored};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -203,6 +203,12 @@ fn filtered(filter: &Decided<Filtered>) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         // Writing to a String can't fail.
         let _ = write!(text, "\n             {reason}: {shown}{more}");
+    }
+    let cordons =
+        filter.nodes.iter().flat_map(|node| node.cordons.iter().map(move |text| (&node.node, text)));
+    for (node, cordon) in cordons.take(5) {
+        // Writing to a String can't fail.
+        let _ = write!(text, "\n             {node}: {}", printable(cordon));
     }
     text
 }

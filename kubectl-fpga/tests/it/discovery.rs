@@ -1,9 +1,9 @@
 //! How replicas are found and asked through the API server, and the messages when that fails. The API server is a
 //! stand-in: a real one proxies to no loopback address, and the extender of a test has no other.
 use axum::extract::Path;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse as _;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use clap::Parser as _;
 use fpga_extender_api::NodeView;
@@ -16,6 +16,8 @@ use kubectl_fpga::part::Part;
 use kubectl_fpga::problem::Problem;
 use kubectl_fpga::replicas::{self, Replica};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(clap::Parser)]
 struct Command {
@@ -118,6 +120,71 @@ async fn what_is_not_allowed_is_told_with_the_command_that_allows_it() {
     let replicas = find(api_server).await.unwrap();
     let error = replicas[0].ask::<Value>("/nodes").await.unwrap_err().to_string();
     assert!(error.contains("--verb=get --resource=pods/proxy"), "{error}");
+}
+
+/// An API server whose replicas `a` and `b` answer the bearers of its tokens for `kube-fpga/fpga-reader`.
+fn with_readers(made: Arc<AtomicUsize>) -> Router {
+    let proxied = async |headers: HeaderMap| match headers
+        .get("x-fpga-token")
+        .map(|token| token.to_str().unwrap())
+    {
+        Some("token-1") => Json(view(300, "stream")).into_response(),
+        Some(_) => {
+            (StatusCode::FORBIDDEN, Json(json!({"error": "rival may not get the pods"}))).into_response()
+        }
+        None => (StatusCode::UNAUTHORIZED, Json(json!({"error": "this port wants a token"}))).into_response(),
+    };
+    let token = async move |Path(account): Path<String>, request: Json<Value>| {
+        let spec = &request.0["spec"];
+        assert_eq!(spec["audiences"], json!(["fpga-scheduler-extender-read"]));
+        assert_eq!(spec["expirationSeconds"], json!(600));
+        match account.as_str() {
+            "fpga-reader" => {
+                let token = format!("token-{}", made.fetch_add(1, Ordering::SeqCst) + 1);
+                let status = json!({"token": token, "expirationTimestamp": "2030-01-01T00:00:00Z"});
+                Json(json!({"metadata": {}, "spec": spec, "status": status})).into_response()
+            }
+            "rival" => {
+                let status = json!({"token": "of-a-rival", "expirationTimestamp": "2030-01-01T00:00:00Z"});
+                Json(json!({"metadata": {}, "spec": spec, "status": status})).into_response()
+            }
+            "missing" => status(404, "serviceaccounts \"missing\" not found"),
+            _ => status(403, "serviceaccounts \"secret\" is forbidden"),
+        }
+    };
+    Router::new()
+        .route(SLICES, get(async || Json(slices(&[("a", true), ("b", true)]))))
+        .route("/api/v1/namespaces/kube-fpga/pods/{pod}/proxy/nodes", get(proxied))
+        .route("/api/v1/namespaces/kube-fpga/serviceaccounts/{account}/token", post(token))
+}
+
+#[tokio::test]
+async fn replicas_that_want_to_know_who_reads_are_shown_one_token_of_the_readers_account() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let replicas = find(with_readers(Arc::clone(&made))).await.unwrap();
+    for _ in 0..2 {
+        let answers = replicas::ask_all::<Vec<NodeView>>(&replicas, "/nodes").await;
+        assert!(answers.iter().all(|answer| matches!(&answer.answer, Ok(Some(_)))), "{answers:?}");
+    }
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_reader_without_a_token_or_a_right_is_told_what_to_do() {
+    for (account, words) in [
+        ("rival", ["rival may not get the pods", "kube-fpga/rival", "--reader NAMESPACE/NAME"]),
+        ("missing", ["there is no such service account", "kube-fpga/missing", "--reader NAMESPACE/NAME"]),
+        (
+            "secret",
+            ["is forbidden", "--verb=create --resource=serviceaccounts/token", "--resource-name=fpga-reader"],
+        ),
+    ] {
+        let connect = args(&["--reader", &format!("kube-fpga/{account}")]);
+        let cluster = cluster(with_readers(Arc::default()));
+        let replicas = replicas::find(Part::Extender, &connect, &cluster).await.unwrap();
+        let error = replicas[0].ask::<Value>("/nodes").await.unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@ app.kubernetes.io/part-of: kube-fpga
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* An image of ours, by default that of the chart's own version: (dict "root" $ "name" NAME). */}}
+{{/* An image of ours by its digest, else by the tag, by default that of the chart's own version: (dict "root" $ "name" NAME). */}}
 {{- define "image" -}}
-{{- with .root.Values.images }}{{ with .registry }}{{ . }}/{{ end }}kube-fpga/{{ $.name }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
+{{- with .root.Values.images }}{{ with .registry }}{{ . }}/{{ end }}kube-fpga/{{ $.name }}
+{{- with get (.digests | default dict) $.name }}@{{ . }}{{ else }}:{{ $.root.Values.images.tag | default $.root.Chart.AppVersion }}{{ end }}{{ end }}
 {{- end }}
 
 {{/* Annotations for a Prometheus that looks for them: (dict "root" $ "port" PORT). */}}
@@ -48,14 +49,26 @@ capabilities:
 {{- toJson $names }}
 {{- end }}
 
-{{/* kube-scheduler's version, without a vendor's suffix. Without a cluster Helm only pretends to know one. */}}
+{{/* Whether Helm asks a cluster. Without one Helm only pretends to know a version. "true" or nothing. */}}
+{{- define "asksCluster" -}}
+{{- if lookup "v1" "Namespace" "" "kube-system" }}true{{ end }}
+{{- end }}
+
+{{/* The API server's version. Where Helm asks no cluster, scheduler.version says it, else --kube-version. */}}
+{{- define "clusterVersion" -}}
+{{- $version := .Capabilities.KubeVersion.Version }}
+{{- if not (include "asksCluster" .) }}{{ $version = default $version .Values.scheduler.version }}{{ end }}
+{{- $version }}
+{{- end }}
+
+{{/* kube-scheduler's version, without a vendor's suffix. */}}
 {{- define "kubeSchedulerVersion" -}}
 {{- $version := .Values.scheduler.version }}
 {{- if not $version }}
-{{- if not (lookup "v1" "Namespace" "" "kube-system") }}
+{{- if not (include "asksCluster" .) }}
 {{- fail "scheduler.version is empty, and Helm asks no cluster here (helm template, GitOps): write the version of your API server, as `kubectl version` shows it, for example --set scheduler.version=v1.36.3" }}
 {{- end }}
-{{- $version = .Capabilities.KubeVersion.Version }}
+{{- $version = include "clusterVersion" . }}
 {{- end }}
 {{- regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" $version }}
 {{- end }}

@@ -1,31 +1,18 @@
 //! The expiry date of a certificate.
 //!
-//! Only as much of X.509 is parsed as is needed to find the date. Whether a certificate can be trusted is decided by
-//! rustls.
+//! rustls decides whether a certificate can be trusted.
 
+use super::der::{SEQUENCE, after_issuer, element};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The tag of the version, the only field that may precede the serial number.
-const CONTEXT_0: u8 = 0xa0;
 
 /// When `certificate` expires, in seconds since the epoch; `None` if no date can be read.
-///
-/// ```text
-/// Certificate { tbs { [0] version?, serial, algorithm, issuer, validity { notBefore, notAfter }, … }, … }
-/// ```
 #[must_use]
 pub fn expires(certificate: &CertificateDer<'_>) -> Option<i64> {
-    let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
-    let (SEQUENCE, to_be_signed, _) = element(certificate)? else { return None };
-    let (tag, _, rest) = element(to_be_signed)?;
-    let after_serial = if tag == CONTEXT_0 { element(rest)?.2 } else { rest };
-    let (_algorithm, _, rest) = element(after_serial)?;
-    let (_issuer, _, rest) = element(rest)?;
-    let (SEQUENCE, validity, _) = element(rest)? else { return None };
+    let (SEQUENCE, validity, _) = element(after_issuer(certificate)?)? else { return None };
     let (_not_before, _, rest) = element(validity)?;
     let (tag, not_after, _) = element(rest)?;
     seconds(tag, not_after)
@@ -35,22 +22,6 @@ pub fn expires(certificate: &CertificateDer<'_>) -> Option<i64> {
 #[must_use]
 pub fn pem_expires(pem: &[u8]) -> Option<i64> {
     expires(&CertificateDer::from_pem_slice(pem).ok()?)
-}
-
-/// The first element of `der`: its tag, its content, and what follows.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = if first < 0x80 {
-        (usize::from(first), rest)
-    } else {
-        // Three bytes of length suffice for any certificate.
-        let bytes = usize::from(first & 0x7f);
-        let (length, rest) = rest.split_at_checked(bytes).filter(|_| (1..=3).contains(&bytes))?;
-        (length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
 
 /// `YYMMDDhhmmssZ` (until 2049) or `YYYYMMDDhhmmssZ`, the only forms that certificates may have.

@@ -39,6 +39,9 @@ pub enum TlsError {
         /// The reason.
         reason: String,
     },
+    /// It is not known yet who may connect.
+    #[error("the authority of clients is not known yet")]
+    NoClients,
     /// A key of the process's own can't be made.
     #[error("no key can be made: {0}")]
     Own(String),
@@ -65,6 +68,11 @@ impl PemFile {
             )));
         }
         Ok(Self { path: path.to_owned(), bytes })
+    }
+
+    /// A text that comes from elsewhere; `name` stands for its path in errors.
+    pub fn of_text(name: &str, text: &str) -> Self {
+        Self { path: name.into(), bytes: text.as_bytes().to_vec() }
     }
 
     /// Digest of the content, by which a changed file is recognised.

@@ -2,11 +2,12 @@
 
 use super::expiry::expires;
 use super::files::{PemFile, TlsError};
-use super::names::dns_names;
+use super::names::{common_name, dns_names};
 use super::pinned::PinnedKey;
 use super::provider::provider;
 use parking_lot::RwLock;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use std::io;
@@ -36,11 +37,22 @@ pub struct ServerFiles {
     pub client_ca: Option<PathBuf>,
 }
 
+/// The clients of a server, where no file names them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownClients {
+    /// The authorities that must have issued a client's certificate (PEM).
+    pub authorities: String,
+    /// The common names of which a client's certificate must have one; if empty, it may have any.
+    pub common_names: Vec<String>,
+}
+
 /// The current TLS configuration of a server.
 #[derive(Debug)]
 pub struct ServerTls {
     /// `None` for a key that was made by this process.
     files: Option<ServerFiles>,
+    /// The only clients that may connect, if set. No client may connect while the value is `None`.
+    clients: Option<watch::Receiver<Option<KnownClients>>>,
     protocol: &'static [u8],
     now: RwLock<Now>,
     /// Digest of the public key in use.
@@ -104,6 +116,9 @@ pub enum HandshakeError {
     /// Client and server could not agree, or the client's certificate is not accepted.
     #[error(transparent)]
     Failed(io::Error),
+    /// The client's certificate has none of the names in [`KnownClients`].
+    #[error("the client's certificate has none of the names that may connect")]
+    Stranger,
 }
 
 impl ServerFiles {
@@ -140,7 +155,16 @@ impl ServerTls {
     /// A configuration from these files, which are not read yet, for one application protocol (ALPN).
     #[must_use]
     pub fn new(files: ServerFiles, protocol: &'static [u8]) -> Self {
-        Self { files: Some(files), protocol, now: RwLock::default(), public_key: watch::Sender::default() }
+        let (now, public_key) = (RwLock::default(), watch::Sender::default());
+        Self { files: Some(files), clients: None, protocol, now, public_key }
+    }
+
+    /// The same for these clients alone, as the receiver has them. Nobody may connect before they are known, and
+    /// [`Self::reload`] has been called since.
+    #[must_use]
+    pub fn for_clients(self, clients: watch::Receiver<Option<KnownClients>>) -> Self {
+        // What was loaded before is for everybody.
+        Self { clients: Some(clients), now: RwLock::default(), ..self }
     }
 
     /// A configuration with a new key that never leaves this process, for clients that are told [`Self::public_key`] by
@@ -163,14 +187,14 @@ impl ServerTls {
             .map_err(|error| failed(&error))?;
         let config = Some(Arc::new(for_long_connections(config, protocol)));
         let now = RwLock::new(Now { config, ..Now::default() });
-        Ok(Self { files: None, protocol, now, public_key: watch::Sender::new(public_key) })
+        Ok(Self { files: None, clients: None, protocol, now, public_key: watch::Sender::new(public_key) })
     }
 
     /// Checks the files, and loads them if they have changed since the last check.
     #[must_use]
     pub fn reload(&self) -> Reload {
         let Some(files) = &self.files else { return Reload::Same };
-        let read = files.read();
+        let read = self.read(files);
         let seen = match &read {
             Ok(files) => Seen::Digests(files.digests()),
             Err(error) => Seen::Unreadable(error.to_string()),
@@ -191,6 +215,25 @@ impl ServerTls {
             }
             Err(error) => Reload::Failed(error),
         }
+    }
+
+    fn read(&self, files: &ServerFiles) -> Result<Contents, TlsError> {
+        let mut contents = files.read()?;
+        if let Some(clients) = &self.clients {
+            let clients = clients.borrow();
+            let clients = clients.as_ref().ok_or(TlsError::NoClients)?;
+            contents.ca = Some(PemFile::of_text("the authority of clients", &clients.authorities));
+        }
+        Ok(contents)
+    }
+
+    /// Whether a client with this certificate may connect, after rustls has checked its authority.
+    fn admits(&self, certificate: Option<&CertificateDer<'_>>) -> bool {
+        let Some(clients) = &self.clients else { return true };
+        let clients = clients.borrow();
+        let Some(KnownClients { common_names, .. }) = clients.as_ref() else { return false };
+        let name = certificate.and_then(common_name);
+        common_names.is_empty() || name.is_some_and(|name| common_names.contains(&name))
     }
 
     /// Checks the files every 2 s for ever. `tell` is called for every change, which is also logged.
@@ -231,15 +274,16 @@ impl ServerTls {
     /// Whether clients must show a certificate.
     #[must_use]
     pub fn asks_clients(&self) -> bool {
-        self.files.as_ref().is_some_and(|files| files.client_ca.is_some())
+        self.clients.is_some() || self.files.as_ref().is_some_and(|files| files.client_ca.is_some())
     }
 
     /// Does a TLS handshake over `stream`; returns the encrypted stream and the DNS names in the client's
     /// certificate.
     ///
     /// # Errors
-    /// [`HandshakeError::NoCertificate`] while no certificate is loaded, [`HandshakeError::Timeout`] after 5 s, and
-    /// [`HandshakeError::Failed`] if the handshake fails.
+    /// [`HandshakeError::NoCertificate`] while no certificate is loaded, [`HandshakeError::Timeout`] after 5 s,
+    /// [`HandshakeError::Failed`] if the handshake fails, and [`HandshakeError::Stranger`] for other clients than
+    /// [`KnownClients`].
     pub async fn accept<S>(&self, stream: S) -> Result<(TlsStream<S>, Vec<String>), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -248,8 +292,11 @@ impl ServerTls {
         let acceptor = TlsAcceptor::from(config.ok_or(HandshakeError::NoCertificate)?);
         let accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
         let stream = accepted.map_err(|_| HandshakeError::Timeout)?.map_err(HandshakeError::Failed)?;
-        let certificates = stream.get_ref().1.peer_certificates();
-        let names = certificates.and_then(|chain| chain.first()).map(dns_names).unwrap_or_default();
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        if !self.admits(certificate) {
+            return Err(HandshakeError::Stranger);
+        }
+        let names = certificate.map(dns_names).unwrap_or_default();
         Ok((stream, names))
     }
 

@@ -1,7 +1,8 @@
 //! TLS between the client and the server of this crate: which peers are let in, and what happens when files change.
 
 use fpga_net::tls::{
-    ClientFiles, ConnectError, HTTP_1, HandshakeError, PinnedKey, Reload, ServerFiles, ServerTls, dns_names,
+    ClientFiles, ConnectError, HTTP_1, HandshakeError, KnownClients, PinnedKey, Reload, ServerFiles,
+    ServerTls, dns_names,
 };
 use fpga_test_kit::{Authority, Identity};
 use rustls::ProtocolVersion;
@@ -202,6 +203,36 @@ async fn another_authority_for_clients_holds_from_the_next_connection_on() {
     let again = Authority::new(dir.path(), "unrelated");
     assert!(meet(&tls, &late, "svc").await.0.is_err(), "its own trust is gone");
     assert!(meet(&tls, &again.client(Some(&node)), "svc").await.0.is_err());
+}
+
+#[tokio::test]
+async fn clients_that_no_file_names_are_known_by_authority_and_common_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Authority::new(dir.path(), "ours"), Authority::new(dir.path(), "theirs"));
+    let (tell, known) = tokio::sync::watch::channel(None);
+    let tls = ServerTls::new(ours.issue("server", &["svc"]).server(None), HTTP_1);
+    assert!(matches!(tls.reload(), Reload::Loaded));
+    let tls = Arc::new(tls.for_clients(known));
+    let proxy = theirs.issue_as("proxy", "front-proxy-client");
+    let node = theirs.issue_as("node", "system:node:n1");
+    let with = |identity: Option<&Identity>| ours.client(identity);
+    // Nobody is known.
+    assert!(matches!(tls.reload(), Reload::Failed(_)));
+    assert!(meet(&tls, &with(Some(&proxy)), "svc").await.0.is_err());
+
+    let authorities = std::fs::read_to_string(&theirs.ca).unwrap();
+    let common_names = vec!["front-proxy-client".to_owned()];
+    tell.send_replace(Some(KnownClients { authorities: authorities.clone(), common_names }));
+    assert!(matches!(tls.reload(), Reload::Loaded));
+    assert!(meet(&tls, &with(Some(&proxy)), "svc").await.1.is_ok());
+    assert!(matches!(meet(&tls, &with(Some(&node)), "svc").await.0, Err(HandshakeError::Stranger)));
+    let same_name = ours.issue_as("other", "front-proxy-client");
+    for stranger in [None, Some(&same_name)] {
+        assert!(matches!(meet(&tls, &with(stranger), "svc").await.0, Err(HandshakeError::Failed(_))));
+    }
+    // Without names the authority is enough.
+    tell.send_replace(Some(KnownClients { authorities, common_names: Vec::new() }));
+    assert!(meet(&tls, &with(Some(&node)), "svc").await.1.is_ok());
 }
 
 #[tokio::test]

@@ -1,4 +1,6 @@
 use super::*;
+use fpga_cluster::allocation::Shortage;
+use fpga_core::cordon::CordonedBoards;
 use fpga_core::fixtures::{mk_board, mk_state};
 use fpga_core::matching::Rejection;
 use fpga_core::node_state::DeviceState;
@@ -48,6 +50,16 @@ impl Bed {
         boards: &[&str],
         token: &str,
     ) -> Result<Vec<Act>, Refusal> {
+        self.start_on(&mk_node(boards), instances, owner, token)
+    }
+
+    fn start_on(
+        &mut self,
+        node: &NodeState,
+        instances: &[&str],
+        owner: &Owner,
+        token: &str,
+    ) -> Result<Vec<Act>, Refusal> {
         let requirement = Requirement::default();
         self.0.decide(Event::Starts(Start {
             instances: &ids(instances),
@@ -55,7 +67,7 @@ impl Bed {
             workload: None,
             requirement: &requirement,
             meanings: &Meanings::default(),
-            node: &mk_node(boards),
+            node,
             limit: LIMIT,
             token: Token::of(token),
         }))
@@ -106,6 +118,27 @@ fn a_container_that_starts_again_without_its_board_gets_another_one_and_loses_th
     };
     let after = Claim { boards: ["b1".into()].into(), ..before.clone() };
     assert_eq!(acts, [Act::Revoke(id.clone(), before), Act::Grant(id, after)]);
+}
+
+#[test]
+fn a_board_out_of_rotation_gets_no_new_container_and_keeps_those_that_it_has() {
+    let (mut bed, owner) = (Bed::default(), mk_owner("cart"));
+    let id = bed.allocate("a1", &["b0-1"]);
+    bed.start(&["b0-1"], &owner, &["b0"], "t1").unwrap();
+    let claim = bed.claim(&id);
+    let cordoned = |boards: &[&str]| {
+        let mut node = mk_node(boards);
+        node.cordon(&CordonedBoards::parse(r#"{"b0":{"reason":"fan","sinceMs":5}}"#).unwrap());
+        node
+    };
+    let again = bed.start_on(&cordoned(&["b0", "b1"]), &["b0-1"], &owner, "t2").unwrap();
+    assert_eq!(again, [Act::Grant(id, claim)], "a container that starts again keeps its board");
+    bed.allocate("a2", &["b0-2"]);
+    let other = mk_owner("other");
+    let refused = bed.start_on(&cordoned(&["b0"]), &["b0-2"], &other, "t3");
+    assert_eq!(refused, Err(Refusal::Shortage(Shortage { rejection: Rejection::Cordoned, boards: 1 })));
+    let acts = bed.start_on(&cordoned(&["b0", "b1"]), &["b0-2"], &other, "t3").unwrap();
+    assert!(matches!(&acts[..], [Act::Grant(_, claim)] if claim.boards == ["b1".into()].into()), "{acts:?}");
 }
 
 #[test]

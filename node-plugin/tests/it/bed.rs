@@ -45,8 +45,8 @@ struct Objects {
     mode: Arc<Mutex<Mode>>,
     /// Pods by name.
     pods: Arc<Mutex<BTreeMap<String, Value>>>,
-    /// Bitstreams of the namespace by name.
-    bitstreams: Arc<Mutex<BTreeMap<String, Value>>>,
+    /// Bitstreams by namespace and name.
+    bitstreams: Arc<Mutex<BTreeMap<(String, String), Value>>>,
 }
 
 /// The node.
@@ -149,8 +149,13 @@ impl Bed {
         *self.objects.mode.lock().unwrap() = mode;
     }
 
-    /// Adds a Bitstream for the node's board.
+    /// Adds a Bitstream of the pods' namespace for the node's board.
     pub fn add_bitstream(&self, name: &str) {
+        self.add_bitstream_of(NAMESPACE, name, "Same");
+    }
+
+    /// Adds a Bitstream for the node's board that a namespace lets others use or not.
+    pub fn add_bitstream_of(&self, namespace: &str, name: &str, allowed_from: &str) {
         let registry = self.registry.address();
         let digest = digest(name).to_string();
         let variant = json!({
@@ -159,9 +164,10 @@ impl Bed {
         });
         let object = json!({
             "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "Bitstream",
-            "metadata": {"namespace": NAMESPACE, "name": name}, "spec": {"variants": [variant]},
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"variants": [variant], "allowedNamespaces": {"from": allowed_from}},
         });
-        self.objects.bitstreams.lock().unwrap().insert(name.to_owned(), object);
+        self.objects.bitstreams.lock().unwrap().insert((namespace.to_owned(), name.to_owned()), object);
     }
 
     /// Creates a pod that names a bitstream, and gives it an instance.
@@ -247,21 +253,22 @@ fn api_server(objects: &Objects) -> Router {
             Mode::Silent => std::future::pending().await,
         }
     };
-    let object = |objects: &Mutex<BTreeMap<String, Value>>, name: &str| -> Response {
-        let found = objects.lock().unwrap().get(name).cloned();
+    let found = |found: Option<Value>| -> Response {
         found.map_or_else(|| status(404, "not found"), |object| axum::Json(object).into_response())
     };
     let pod = move |State(objects): State<Objects>, Path(name): Path<String>| async move {
-        object(&objects.pods, &name)
+        found(objects.pods.lock().unwrap().get(&name).cloned())
     };
-    let bitstream = move |State(objects): State<Objects>, Path((of, name)): Path<(String, String)>| async move {
-        if of == NAMESPACE { object(&objects.bitstreams, &name) } else { status(404, "not found") }
+    let bitstream = move |State(objects): State<Objects>, Path(key): Path<(String, String)>| async move {
+        found(objects.bitstreams.lock().unwrap().get(&key).cloned())
     };
     let bitstreams = |State(objects): State<Objects>, Path(of): Path<String>| async move {
-        let items: Vec<Value> = objects.bitstreams.lock().unwrap().values().cloned().collect();
+        let all = objects.bitstreams.lock().unwrap();
+        let items: Vec<&Value> =
+            all.iter().filter(|((namespace, _), _)| *namespace == of).map(|(_, it)| it).collect();
         axum::Json(json!({
             "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "BitstreamList", "metadata": {},
-            "items": if of == NAMESPACE { items } else { Vec::new() },
+            "items": items,
         }))
     };
     let group = "/apis/fpga-scheduling.io/v1alpha1/namespaces/{of}/bitstreams";

@@ -65,6 +65,22 @@ async fn a_container_whose_files_are_damaged_does_not_start_with_them() {
     assert_eq!(bed.bitstreams(), [file("sobel")].into());
 }
 
+#[tokio::test]
+async fn the_gate_lets_a_container_load_what_another_namespace_gave_it_and_nothing_else_of_that_namespace() {
+    let bed = Bed::start();
+    bed.add_bitstream_of("mill", "mm", "All");
+    bed.add_bitstream_of("mill", "sobel", "All");
+    bed.admit("cart", "mill/mm").await;
+    bed.start_container("cart").await.unwrap();
+    let [token] = bed.tokens().try_into().unwrap();
+    gate_allows(&bed, &token);
+    let refused = bed.gate(&token, "sobel");
+    assert!(
+        matches!(&refused, GateAnswer::Refused(reason) if reason.contains("lists no bitstream")),
+        "{refused:?}"
+    );
+}
+
 /// Asks until the container may have `mm`, which nobody has asked for before the outage.
 fn gate_allows(bed: &Bed, token: &str) {
     until("the gate to allow the bitstream", || match bed.gate(token, "mm") {

@@ -3,10 +3,11 @@
 use super::connection::Call;
 use super::receiver::{StreamRefusal, Taken};
 use super::streams::Streams;
-use crate::limits::{IDLE_TIMEOUT, MIN_SPACING, PROVED_FOR};
+use crate::limits::{IDLE_TIMEOUT, MIN_SPACING};
 use crate::v1::{Answer, Introduction, Update, Verdict};
 use fpga_core::node_state::codec::Unreadable;
 use fpga_core::node_state::{NodeState, decode};
+use fpga_net::proof;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -41,9 +42,7 @@ impl Session {
         let (registration, replaced) = streams.register(&node);
         debug!(node = &*node, "Stream begins");
         let not_before = Instant::now();
-        // Spreads the ends of streams that began together, so that their collectors don't return together.
-        let spread = PROVED_FOR / 4 * u32::try_from(registration % 64).unwrap_or(0) / 64;
-        let proved_until = not_before + PROVED_FOR - spread;
+        let proved_until = not_before + proof::duration(registration);
         Self { streams, node, uid, updates, registration, replaced, not_before, proved_until, _call: call }
     }
 

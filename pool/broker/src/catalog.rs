@@ -5,7 +5,7 @@ use fpga_core::bitstream::{BitstreamId, Digest, MAX_NAME_BYTES};
 use fpga_core::library::{Library, LibraryVariant, Meaning};
 use fpga_pool_api::limits::MAX_NAME_BYTES as MAX_KIND_BYTES;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,12 +23,18 @@ pub enum Catalog {
         interfaces: BTreeMap<String, Arc<str>>,
     },
     /// Those of Bitstream objects, which say which namespaces may use them.
-    Cluster {
-        /// The bitstreams.
-        library: Library,
-        /// What accelerators take and give.
-        interfaces: ClusterInterfaces,
-    },
+    Cluster(ClusterCatalog),
+}
+
+/// The accelerators of Bitstream objects. A board of the pool loads whatever bitstream a lease names, and gives its bytes to the
+/// client. So a tenant gets no bitstream that the library or another namespace withholds, also if its own Bitstream has the
+/// digest ([`Library::gives`]).
+#[derive(Debug)]
+pub struct ClusterCatalog {
+    library: Library,
+    interfaces: ClusterInterfaces,
+    /// The namespaces that have each bitstream.
+    holders: BTreeMap<Digest, BTreeSet<String>>,
 }
 
 /// Interfaces as JSON, by namespace and name of the Bitstream.
@@ -90,6 +96,27 @@ struct LibraryFile {
     interfaces: BTreeMap<String, Interface>,
 }
 
+impl ClusterCatalog {
+    /// The accelerators of the library, and what they take and give.
+    #[must_use]
+    pub fn new(library: Library, interfaces: ClusterInterfaces) -> Self {
+        Self { holders: library.holders(), library, interfaces }
+    }
+
+    fn variants(&self, tenant: &str, accelerator: &str) -> Arc<[Variant]> {
+        let gives = |variant: &&LibraryVariant| {
+            let holders = self.holders.get(&variant.digest);
+            holders.is_some_and(|holders| self.library.gives(tenant, &variant.digest, holders))
+        };
+        match self.library.meaning(tenant, &BitstreamId::Name(accelerator.to_owned())) {
+            Meaning::Variants(variants) => {
+                variants.into_iter().filter(gives).filter_map(Variant::of).collect()
+            }
+            Meaning::Unlisted | Meaning::Refused => Arc::default(),
+        }
+    }
+}
+
 impl Catalog {
     /// Reads a library file (TOML).
     ///
@@ -140,7 +167,7 @@ impl Catalog {
     pub fn interface(&self, tenant: &str, accelerator: &str) -> Option<Arc<str>> {
         match self {
             Self::File { interfaces, .. } => interfaces.get(accelerator).cloned(),
-            Self::Cluster { library, interfaces } => {
+            Self::Cluster(ClusterCatalog { library, interfaces, .. }) => {
                 let meant = library.used_by(tenant, &BitstreamId::Name(accelerator.to_owned()));
                 let (namespace, name) = *meant.first()?;
                 interfaces.get(&(namespace.to_owned(), name.to_owned())).cloned()
@@ -153,12 +180,7 @@ impl Catalog {
     pub fn variants(&self, tenant: &str, accelerator: &str) -> Arc<[Variant]> {
         match self {
             Self::File { accelerators, .. } => accelerators.get(accelerator).cloned().unwrap_or_default(),
-            Self::Cluster { library, .. } => {
-                match library.meaning(tenant, &BitstreamId::Name(accelerator.to_owned())) {
-                    Meaning::Variants(variants) => variants.into_iter().filter_map(Variant::of).collect(),
-                    Meaning::Unlisted | Meaning::Refused => Arc::default(),
-                }
-            }
+            Self::Cluster(catalog) => catalog.variants(tenant, accelerator),
         }
     }
 
@@ -171,7 +193,7 @@ impl Catalog {
                 let found = accelerators.iter().find(|(_, variants)| has(variants));
                 found.map(|(name, _)| name.as_str())
             }
-            Self::Cluster { library, .. } => {
+            Self::Cluster(ClusterCatalog { library, .. }) => {
                 let found = library.used_by(tenant, &BitstreamId::Digest(*digest));
                 found.first().map(|(_, name)| *name)
             }
@@ -287,11 +309,58 @@ mod tests {
             library.insert(namespace, "invert", LibraryBitstream { allowed, variants });
             interfaces.insert((namespace.to_owned(), "invert".to_owned()), namespace.into());
         }
-        let catalog = Catalog::Cluster { library, interfaces };
+        let catalog = Catalog::Cluster(ClusterCatalog::new(library, interfaces));
         let told = |tenant, name| catalog.interface(tenant, name);
         assert_eq!(told("team", "invert").as_deref(), Some("team"));
         assert_eq!(told("other", "invert").as_deref(), Some("library"));
         assert_eq!(told("other", "team/invert"), None);
+    }
+
+    #[test]
+    fn a_tenant_that_names_a_digest_gets_no_bitstream_that_others_withhold() {
+        use AllowedNamespaces::{All, Same};
+        let digest = |byte| Digest::from_bytes([byte; 32]);
+        let mut library = Library::new(Some("library".to_owned()));
+        for (namespace, name, allowed, byte) in [
+            ("library", "closed", Same, 1),
+            ("library", "open", All, 2),
+            ("shop", "secret", Same, 3),
+            ("shop", "shared", All, 4),
+            ("shop", "own", Same, 5),
+            ("evil", "thief1", All, 1),
+            ("evil", "thief2", Same, 2),
+            ("evil", "thief3", All, 3),
+            ("shop", "same", Same, 6),
+            ("evil", "same", Same, 6),
+        ] {
+            let boards = BoardKind { vendor: None, board: Some("a10".to_owned()), shell: None };
+            let variants = vec![LibraryVariant { boards, digest: digest(byte), region_size: 1 }];
+            library.insert(namespace, name, LibraryBitstream { allowed, variants });
+        }
+        let catalog = Catalog::Cluster(ClusterCatalog::new(library, ClusterInterfaces::new()));
+        for (tenant, accelerator, is_lent) in [
+            ("evil", "thief1", false),
+            ("evil", "thief3", false),
+            ("accomplice", "evil/thief1", false),
+            ("accomplice", "evil/thief3", false),
+            ("evil", "closed", false),
+            ("evil", "secret", false),
+            ("evil", "shop/secret", false),
+            ("evil", "open", true),
+            ("evil", "thief2", true),
+            ("evil", "shop/shared", true),
+            ("library", "closed", true),
+            ("shop", "open", true),
+            ("shop", "secret", true),
+            ("shop", "own", true),
+            ("shop", "shared", true),
+            // Nothing says whose it is.
+            ("shop", "same", false),
+            ("evil", "same", false),
+        ] {
+            let lent = catalog.variants(tenant, accelerator);
+            assert_eq!(!lent.is_empty(), is_lent, "{accelerator} to {tenant}");
+        }
     }
 
     #[test]

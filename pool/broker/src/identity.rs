@@ -9,7 +9,7 @@ use fpga_pool_api::hello::Hello;
 use std::sync::Arc;
 use tonic::Status;
 
-pub use review::Reviewer;
+pub use review::{ClientNamespaces, Reviewer};
 pub use tokens::{TokensError, TokensFile};
 
 /// The tenant of all clients where nobody proves anything.
@@ -46,7 +46,7 @@ pub enum Identity {
 }
 
 /// The reason why nobody is believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoIdentity {
     /// The token is wrong, or has ended.
     #[error("the token proves nothing here")]
@@ -54,6 +54,17 @@ pub enum NoIdentity {
     /// The token is right, and its bearer may not do this.
     #[error("the token is not for this kind of stream")]
     Role,
+    /// A manager's token was shown for a look at the pool.
+    #[error(
+        "a manager's token registers its board, and shows nothing of the pool: look with a client's or operator's"
+    )]
+    ManagerLooks,
+    /// Pods of this namespace may not use the pool.
+    #[error(
+        "pods of the namespace {0} may not use the pool: the broker's --client-namespaces (pool.clientNamespaces of the \
+         chart) does not name it"
+    )]
+    Namespace(String),
     /// Tokens can't be checked now.
     #[error("tokens can't be checked now; try again")]
     NotNow,
@@ -92,8 +103,9 @@ impl Authenticator {
     /// [`NoIdentity`].
     pub async fn viewer(&self, token: &str) -> Result<Viewer, NoIdentity> {
         Ok(match self.identity(token).await? {
-            None | Some(Identity::Operator | Identity::Manager { .. }) => Viewer::Operator,
+            None | Some(Identity::Operator) => Viewer::Operator,
             Some(Identity::Client { tenant, .. }) => Viewer::Tenant(Tenant::new(&tenant)),
+            Some(Identity::Manager { .. }) => return Err(NoIdentity::ManagerLooks),
         })
     }
 
@@ -111,7 +123,9 @@ impl From<NoIdentity> for Status {
         let message = error.to_string();
         match error {
             NoIdentity::Token => Self::unauthenticated(message),
-            NoIdentity::Role => Self::permission_denied(message),
+            NoIdentity::Role | NoIdentity::ManagerLooks | NoIdentity::Namespace(_) => {
+                Self::permission_denied(message)
+            }
             NoIdentity::NotNow => Self::unavailable(message),
         }
     }

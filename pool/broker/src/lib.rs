@@ -31,5 +31,4 @@ pub mod service;
 pub mod state;
 pub mod terms;
 pub mod tickets;
-pub mod turns;
 mod watch;

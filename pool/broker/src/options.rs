@@ -1,12 +1,14 @@
 //! Flags of `fpga-pool serve`, and what follows from them alone.
 
-use crate::identity::{Authenticator, Reviewer, TokensFile};
+use crate::identity::{Authenticator, ClientNamespaces, Reviewer, TokensFile};
 use crate::policy_args::PolicyArgs;
 use crate::tickets::TicketKey;
 use anyhow::{Context as _, Result, bail};
+use clap::builder::NonEmptyStringValueParser;
 use fpga_net::duration;
 use fpga_net::log::LogArgs;
 use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
+use fpga_registry_api::{LibraryRules, OwnBitstreams};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,6 +76,16 @@ pub struct ServeArgs {
         default_value = "kube-fpga/fpga-pool-operator"
     )]
     operator_account: String,
+    /// Namespaces whose pods may use the pool, separated by commas. Without it all namespaces may.
+    #[arg(
+        long,
+        env = "FPGA_CLIENT_NAMESPACES",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "audience",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    client_namespaces: Vec<String>,
     /// Accelerators and their bitstreams (TOML), for a pool without a cluster.
     #[arg(long, env = "FPGA_LIBRARY", value_name = "PATH", required_unless_present = "audience")]
     pub(crate) library: Option<PathBuf>,
@@ -95,7 +107,10 @@ pub struct ServeArgs {
     pub(crate) lease_duration: Duration,
     /// Namespace whose Bitstreams all pods may name without writing the namespace, as for the extender.
     #[arg(long, env = "FPGA_LIBRARY_NAMESPACE", value_name = "NAME")]
-    pub(crate) library_namespace: Option<String>,
+    library_namespace: Option<String>,
+    /// Which Bitstreams of other namespaces count: any, or those that the registry has accepted (condition Accepted).
+    #[arg(long, env = "FPGA_OWN_BITSTREAMS", value_name = "RULE", default_value = "any")]
+    own_bitstreams: OwnBitstreams,
     /// Most managers.
     #[arg(long, env = "FPGA_MAX_MANAGERS", value_name = "COUNT", default_value_t = 10_000)]
     pub(crate) max_managers: usize,
@@ -109,6 +124,11 @@ impl ServeArgs {
     /// Whether the broker is one of a cluster.
     pub(crate) fn is_in_cluster(&self) -> bool {
         self.audience.is_some()
+    }
+
+    /// How Bitstream objects become the library of a broker in a cluster.
+    pub(crate) fn library_rules(&self) -> LibraryRules {
+        LibraryRules { shared: self.library_namespace.clone(), own: self.own_bitstreams }
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
@@ -154,8 +174,9 @@ impl ServeArgs {
     pub(crate) fn authenticator(&self, client: Option<kube::Client>) -> Result<Authenticator> {
         Ok(match (&self.tokens, &self.audience, client) {
             (_, Some(audience), Some(client)) => {
-                let reviewer =
-                    Reviewer::new(client, audience.clone(), &self.manager_account, &self.operator_account);
+                let clients = ClientNamespaces::from_list(&self.client_namespaces);
+                let (managers, operators) = (&self.manager_account, &self.operator_account);
+                let reviewer = Reviewer::new(client, audience.clone(), managers, operators, clients);
                 Authenticator::Review(Box::new(reviewer))
             }
             (Some(path), ..) => Authenticator::Tokens(TokensFile::open(path).context("--tokens")?),
@@ -211,6 +232,8 @@ mod tests {
         for (args, hint) in [
             ([].as_slice(), "--library"),
             (&["--audience", "x"], "--ticket-key-file"),
+            (&["--library", "x", "--client-namespaces", "shop"], "--audience"),
+            (&["--client-namespaces", "shop,"], "--client-namespaces"),
             (&["--library", "x", "--goal-policy", "luck"], "edf"),
         ] {
             let error = parse(args).unwrap_err().to_string();

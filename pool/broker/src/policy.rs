@@ -33,7 +33,7 @@ use faults::Faults;
 use first_named::FirstNamed;
 use fpga_board::slots::SlotIndex;
 use fpga_cluster::pool::state::PoolError;
-use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, JobId, NodeIndex, SlotClass, TenantId};
+use fpga_cluster::pool::{AcceleratorId, Bytes, ClassSet, JobId, NodeIndex, SlotClass, SlotNumber, TenantId};
 use fpga_cluster::shared_pool::{Actions, SharedPool, Slot};
 use fpga_core::bitstream::Digest;
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
@@ -96,11 +96,14 @@ pub struct Policy {
     tenants: Names,
     nodes: Names,
     accelerators: Names,
-    kinds: Vec<SlotKind>,
+    /// The kinds of slots by their classes; `None` for a class that none has.
+    kinds: Vec<Option<KnownKind>>,
     first_named: BTreeMap<NodeIndex, FirstNamed>,
     boards: BTreeMap<ManagerId, Board>,
-    /// The slots' places in the pool. A manager that comes back has the same.
+    /// The places in the pool of the managers' slots.
     places: BTreeMap<SlotId, Slot>,
+    /// Numbers of places that no slot has any more.
+    free_numbers: Vec<SlotNumber>,
     slots: BTreeMap<Slot, SlotState>,
     jobs: BTreeMap<JobUuid, Job>,
     pool_jobs: BTreeMap<JobId, JobUuid>,
@@ -117,6 +120,14 @@ pub struct Policy {
     decisions: Vec<Decision>,
 }
 
+/// A kind of slots that boards lend.
+#[derive(Debug)]
+struct KnownKind {
+    kind: SlotKind,
+    /// The node that was the first to lend such a slot.
+    first: NodeIndex,
+}
+
 /// A board with lent slots.
 #[derive(Debug)]
 struct Board {
@@ -124,6 +135,12 @@ struct Board {
     /// The class of each slot; `None` if there are too many classes.
     classes: Vec<Option<SlotClass>>,
     loaded: Vec<Option<Digest>>,
+}
+
+impl Board {
+    fn has(&self, class: SlotClass) -> bool {
+        self.classes.contains(&Some(class))
+    }
 }
 
 /// What the pool thinks of a slot that it has.
@@ -214,6 +231,7 @@ impl Policy {
             first_named: BTreeMap::new(),
             boards: BTreeMap::new(),
             places: BTreeMap::new(),
+            free_numbers: Vec::new(),
             slots: BTreeMap::new(),
             jobs: BTreeMap::new(),
             pool_jobs: BTreeMap::new(),
@@ -336,7 +354,7 @@ impl Policy {
 
     /// The bitstream that a job has for a slot.
     fn bitstream(&self, job: JobUuid, place: Slot) -> Option<Digest> {
-        let kind = self.kinds.get(class_index(self.slots.get(&place)?.class))?;
+        let kind = self.kind_of(self.slots.get(&place)?.class)?;
         let mut variants = self.jobs.get(&job)?.variants.iter();
         variants.find(|variant| variant.fits(kind)).map(|variant| variant.digest)
     }

@@ -20,6 +20,7 @@ use fpga_net::{kube_config, ready_file};
 use fpga_pool_api::limits::MAX_SLOTS;
 use fpga_pool_leases::broker::Limits;
 use fpga_pool_leases::ids::{LeaseId, Term};
+use fpga_registry_api::LibraryRules;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -64,12 +65,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
             let follow = leadership::follow(leadership, race.fencing(), to_swap, desk.clone());
             election = Some(tokio::spawn(race.run(stopped.clone())));
             tokio::spawn(follow);
-            tokio::spawn(watch_library(
-                client,
-                args.library_namespace.clone(),
-                desk.clone(),
-                Arc::clone(&probes),
-            ))
+            tokio::spawn(watch_library(client, args.library_rules(), desk.clone(), Arc::clone(&probes)))
         }
         None => {
             lead_alone(&args, &desk).await?;
@@ -139,8 +135,8 @@ async fn lead_alone(args: &ServeArgs, desk: &Desk) -> Result<()> {
     Ok(())
 }
 
-async fn watch_library(client: Client, shared: Option<String>, desk: Desk, probes: Arc<Probes>) {
-    watch::run(client, shared, desk, || probes.set_ready(true)).await;
+async fn watch_library(client: Client, rules: LibraryRules, desk: Desk, probes: Arc<Probes>) {
+    watch::run(client, rules, desk, || probes.set_ready(true)).await;
 }
 
 /// Reloads the certificate when its files change. Never returns.

@@ -6,9 +6,10 @@ use crate::identity::Authenticator;
 use crate::looks::Looks;
 use crate::metrics::{Metrics, Peer as PeerKind};
 use crate::owner::{Command, Desk, Messages, Peer};
-use crate::registrations::Registrations;
+use crate::registrations::{MAX_BOARDS_OF_NODE, ManagerStream, Registrations};
 use crate::state::{Client, Input};
-use crate::turns::{Turn, Turns};
+use fpga_net::proof;
+use fpga_net::turns::{Turn, Turns};
 use fpga_pool_api::client::{FromClient, ToClient};
 use fpga_pool_api::hello::Hello;
 use fpga_pool_api::limits::{HANDSHAKE_TIMEOUT, MAX_TOKEN_BYTES, PROTOCOL_VERSION};
@@ -19,7 +20,7 @@ use fpga_pool_leases::ids::{ConnectionId, ManagerId};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Extensions, Request, Response, Status, Streaming};
 use tracing::debug;
 
@@ -48,6 +49,7 @@ struct Reader<M, A> {
     answers: Answers<A>,
     /// Ends when the owner has ended the stream.
     ended: oneshot::Receiver<()>,
+    proved_until: Instant,
 }
 
 impl Service {
@@ -184,12 +186,24 @@ impl Shared {
         let (open, ended) = oneshot::channel();
         let peer = Peer { messages: kind(answers.clone()), open };
         let connection = self.desk.new_connection();
-        let reader = Reader { shared: self, connection, messages, answers, ended };
+        let proved_until = Instant::now() + proof::duration(connection.0);
+        let reader = Reader { shared: self, connection, messages, answers, ended, proved_until };
         (reader, peer, to_peer)
     }
 }
 
 impl<M, A> Reader<M, A> {
+    /// Serves the stream for as long as its peer's token proves the peer. Then the peer opens another one.
+    async fn while_proved(&mut self, serve: impl AsyncFnOnce(&mut Self)) {
+        let proved_until = self.proved_until;
+        if timeout_at(proved_until, serve(self)).await.is_err() {
+            let status =
+                Status::unavailable("after an hour at most, a peer shows its token again on a new stream");
+            // A peer that does not read learns of the end by the end.
+            let _ = self.answers.send(Err(status));
+        }
+    }
+
     /// The next message; `None` if the stream has ended, or ends because it broke the protocol.
     async fn next<T: TryFrom<M, Error = Malformed>>(&mut self) -> Option<T> {
         let message = tokio::select! {
@@ -214,27 +228,31 @@ impl<M, A> Reader<M, A> {
 
 impl Reader<v1::FromManager, v1::ToManager> {
     async fn lend(mut self, node: Option<Arc<str>>, peer: Peer) {
-        let Some(manager) = self.register(node, peer).await else { return };
+        let Some(board) = self.register(node, peer).await else { return };
         self.shared.metrics.stream_begins(PeerKind::Manager);
-        while let Some(message) = self.next().await {
-            let message = match message {
-                FromManager::Message(message) => message,
-                FromManager::Hello(_) | FromManager::Register(..) => {
-                    self.refuse(Malformed::Hello);
-                    break;
-                }
-            };
-            if self.shared.desk.tell(Input::Manager(self.connection, manager, message)).await.is_err() {
-                break;
-            }
-        }
-        // The owner is gone if this fails.
+        self.while_proved(async |reader| reader.hand_over(board.id()).await).await;
+        // The owner is gone if this fails. It learns of the end before the board may have another stream.
         let _ = self.shared.desk.tell(Input::ManagerClosed(self.connection)).await;
         self.shared.metrics.stream_ends(PeerKind::Manager);
     }
 
+    /// Hands a manager's messages over to the owner, until the stream ends.
+    async fn hand_over(&mut self, manager: ManagerId) {
+        while let Some(message) = self.next().await {
+            let message = match message {
+                FromManager::Message(message) => message,
+                FromManager::Hello(_) | FromManager::Register(..) => {
+                    return self.refuse(Malformed::Hello);
+                }
+            };
+            if self.shared.desk.tell(Input::Manager(self.connection, manager, message)).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Takes the Register. The node that a token proves counts for more than the manager's word.
-    async fn register(&mut self, node: Option<Arc<str>>, peer: Peer) -> Option<ManagerId> {
+    async fn register(&mut self, node: Option<Arc<str>>, peer: Peer) -> Option<ManagerStream> {
         let (mut lent, message) = match timeout(HANDSHAKE_TIMEOUT, self.next()).await.ok()?? {
             FromManager::Register(lent, message) => (lent, message),
             FromManager::Hello(_) | FromManager::Message(_) => {
@@ -245,21 +263,31 @@ impl Reader<v1::FromManager, v1::ToManager> {
         if let Some(node) = node {
             lent.board.node = node;
         }
-        let Some(manager) = self.shared.registrations.manager(&lent.board.node, &lent.board.name) else {
-            let status = Status::resource_exhausted("too many boards");
-            let _ = self.answers.send(Err(status));
+        let node = Arc::clone(&lent.board.node);
+        let Some(board) = self.shared.registrations.manager(&node, &lent.board.name) else {
+            let message =
+                format!("node {node} has {MAX_BOARDS_OF_NODE} boards with a manager, and may have no more");
+            let _ = self.answers.send(Err(Status::resource_exhausted(message)));
             return None;
         };
         let desk = &self.shared.desk;
         desk.send(Command::Open(self.connection, peer)).await.ok()?;
-        desk.tell(Input::Register(self.connection, manager, lent, message)).await.ok()?;
-        Some(manager)
+        desk.tell(Input::Register(self.connection, board.id(), lent, message)).await.ok()?;
+        Some(board)
     }
 }
 
 impl Reader<v1::FromClient, ToClient> {
     async fn work(mut self, client: Client) {
         self.shared.metrics.stream_begins(PeerKind::Client);
+        self.while_proved(async |reader| reader.hand_over(client).await).await;
+        // The owner is gone if this fails.
+        let _ = self.shared.desk.tell(Input::ClientClosed(self.connection)).await;
+        self.shared.metrics.stream_ends(PeerKind::Client);
+    }
+
+    /// Hands a client's messages over to the owner, until the stream ends.
+    async fn hand_over(&mut self, client: Client) {
         while self.until_read().await
             && let Some(message) = self.next().await
         {
@@ -267,18 +295,12 @@ impl Reader<v1::FromClient, ToClient> {
             let input = match message {
                 FromClient::Want(want) => Input::Want(connection, client, want),
                 FromClient::Cancel(job) => Input::Cancel(connection, client, job),
-                FromClient::Hello(_) => {
-                    self.refuse(Malformed::Hello);
-                    break;
-                }
+                FromClient::Hello(_) => return self.refuse(Malformed::Hello),
             };
             if self.shared.desk.tell(input).await.is_err() {
-                break;
+                return;
             }
         }
-        // The owner is gone if this fails.
-        let _ = self.shared.desk.tell(Input::ClientClosed(self.connection)).await;
-        self.shared.metrics.stream_ends(PeerKind::Client);
     }
 
     /// Waits until the client reads its answers: so many of its wishes make no heap of answers. False if the stream has

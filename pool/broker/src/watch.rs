@@ -1,10 +1,10 @@
 //! Watches Bitstream objects and the labels of namespaces, which become the [`Catalog`].
 
-use crate::catalog::{Catalog, ClusterInterfaces, json};
+use crate::catalog::{Catalog, ClusterCatalog, ClusterInterfaces, json};
 use crate::owner::Desk;
 use crate::state::Input;
 use fpga_core::library::Library;
-use fpga_registry_api::{Bitstream, library_bitstream};
+use fpga_registry_api::{Bitstream, LibraryRules};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
@@ -26,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(100);
 
 /// Tells the owner of the accelerators whenever they change. `known` is called when they are known first. Ends only if a
 /// watch is broken for good.
-pub async fn run(client: Client, shared: Option<String>, desk: Desk, known: impl FnOnce()) {
+pub async fn run(client: Client, rules: LibraryRules, desk: Desk, known: impl FnOnce()) {
     let changed = Notify::new();
     let (bitstreams, bitstream_watch) = reflect::<Bitstream>(client.clone());
     let (namespaces, namespace_watch) = reflect::<PartialObjectMeta<Namespace>>(client);
@@ -37,13 +37,14 @@ pub async fn run(client: Client, shared: Option<String>, desk: Desk, known: impl
         }
         let (mut last, mut known) = (None, Some(known));
         loop {
-            let library = library(&bitstreams, &namespaces, shared.clone());
+            let library = library(&bitstreams.state(), &namespaces.state(), &rules);
             let interfaces = interfaces(&bitstreams.state());
             let seen = Some((library.fingerprint(), interfaces.clone()));
-            if last != seen
-                && desk.tell(Input::Catalog(Catalog::Cluster { library, interfaces })).await.is_err()
-            {
-                return;
+            if last != seen {
+                let catalog = Catalog::Cluster(ClusterCatalog::new(library, interfaces));
+                if desk.tell(Input::Catalog(catalog)).await.is_err() {
+                    return;
+                }
             }
             last = seen;
             if let Some(known) = known.take() {
@@ -61,16 +62,16 @@ pub async fn run(client: Client, shared: Option<String>, desk: Desk, known: impl
 }
 
 fn library(
-    bitstreams: &Store<Bitstream>,
-    namespaces: &Store<PartialObjectMeta<Namespace>>,
-    shared: Option<String>,
+    bitstreams: &[Arc<Bitstream>],
+    namespaces: &[Arc<PartialObjectMeta<Namespace>>],
+    rules: &LibraryRules,
 ) -> Library {
-    let mut library = Library::new(shared);
-    for object in bitstreams.state() {
+    let mut library = Library::new(rules.shared.clone());
+    for object in bitstreams {
         let namespace = object.namespace().unwrap_or_default();
-        library.insert(&namespace, &object.name_any(), library_bitstream(&object));
+        library.insert(&namespace, &object.name_any(), rules.bitstream(object));
     }
-    for namespace in namespaces.state() {
+    for namespace in namespaces {
         library.set_namespace(&namespace.name_any(), namespace.labels().clone());
     }
     library
@@ -115,6 +116,34 @@ async fn drain(events: impl Stream<Item = ()>, changed: &Notify) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fpga_registry_api::OwnBitstreams;
+
+    #[test]
+    fn a_bitstream_that_the_registry_refuses_is_lent_to_nobody_and_blocks_nobody() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let bitstream = |namespace: &str, accepted: &str| {
+            let variant = serde_json::json!({
+                "vendor": "intel", "board": "a10", "shell": "1", "bytes": 1, "digest": digest,
+                "source": {"https": "https://files.example/x"},
+            });
+            let condition = serde_json::json!({
+                "type": "Accepted", "status": accepted, "observedGeneration": 1, "reason": "r", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            let object = serde_json::json!({
+                "apiVersion": "fpga-scheduling.io/v1alpha1", "kind": "Bitstream",
+                "metadata": {"namespace": namespace, "name": "sobel", "generation": 1},
+                "spec": {"variants": [variant]}, "status": {"conditions": [condition]},
+            });
+            Arc::new(serde_json::from_value::<Bitstream>(object).unwrap())
+        };
+        let rules = LibraryRules { shared: None, own: OwnBitstreams::Accepted };
+        let objects = [bitstream("shop", "True"), bitstream("evil", "False")];
+        let library = library(&objects, &[], &rules);
+        let catalog = Catalog::Cluster(ClusterCatalog::new(library, ClusterInterfaces::new()));
+        assert_eq!(catalog.variants("shop", "sobel").len(), 1);
+        assert!(catalog.variants("evil", "sobel").is_empty());
+    }
 
     #[test]
     fn a_bitstream_with_an_interface_tells_it_and_one_that_is_not_possible_is_none() {

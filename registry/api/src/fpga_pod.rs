@@ -1,8 +1,9 @@
 //! What a pod with boards says of itself.
 
-use fpga_core::bitstream::BitstreamId;
+use crate::terms::pod_terms;
 use fpga_core::board_request::BoardRequest;
 use fpga_core::names::{BOARDS_ANNOTATION, NEW_BEFORE_OLD_ANNOTATION};
+use fpga_core::node_terms::PodTerms;
 use fpga_core::requirement::{PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::collections::BTreeMap;
@@ -20,10 +21,12 @@ pub struct FpgaPod {
     pub labels: BTreeMap<String, String>,
     /// Its node; `None` while it waits.
     pub node: Option<String>,
+    /// Which nodes it may go to.
+    pub terms: PodTerms,
     /// What made it; `None` for a bare pod.
     pub controller: Option<Controller>,
-    /// The bitstreams that it names.
-    pub bitstreams: Vec<BitstreamId>,
+    /// The requirement that its boards meet.
+    pub requirement: Requirement,
     /// The boards that the node plugin gave to its containers, by id.
     pub boards: Vec<String>,
     /// Whether it is Ready.
@@ -46,7 +49,8 @@ pub struct Controller {
 }
 
 impl FpgaPod {
-    /// The pod, if it asks for boards and has not ended. A pod whose requirement can't be understood names no bitstream.
+    /// The pod, if it asks for boards and has not ended. A pod whose requirement can't be understood names no bitstream, and
+    /// asks for any board.
     #[must_use]
     pub fn of(pod: &Pod) -> Option<Self> {
         let (metadata, spec) = (&pod.metadata, pod.spec.as_ref()?);
@@ -79,12 +83,13 @@ impl FpgaPod {
             uid: metadata.uid.clone()?,
             labels: metadata.labels.clone().unwrap_or_default(),
             node: spec.node_name.clone().filter(|node| !node.is_empty()),
+            terms: pod_terms(spec.tolerations.as_ref(), spec.node_selector.as_ref(), spec.affinity.as_ref()),
             controller: controller.map(|owner| Controller {
                 kind: owner.kind.clone(),
                 name: owner.name.clone(),
                 uid: owner.uid.clone(),
             }),
-            bitstreams: asked.bitstreams,
+            requirement: asked,
             boards: boards.collect(),
             is_ready: conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True"),
             is_ending: metadata.deletion_timestamp.is_some(),
@@ -136,7 +141,10 @@ mod tests {
             ("shop", "sobel-1", "u")
         );
         assert_eq!((found.node.as_deref(), found.is_ready, found.is_ending), (Some("n"), true, false));
-        assert_eq!((found.boards, found.bitstreams.len()), (vec!["a10-0".to_owned(), "a10-1".to_owned()], 1));
+        assert_eq!(
+            (found.boards, found.requirement.bitstreams.len()),
+            (vec!["a10-0".to_owned(), "a10-1".to_owned()], 1)
+        );
         assert!(!found.new_before_old);
         let wants =
             pod(|pod| pod["metadata"]["annotations"]["fpga-scheduling.io/new-before-old"] = json!("true"));
@@ -159,6 +167,6 @@ mod tests {
     fn a_pod_that_can_not_be_understood_still_has_its_boards() {
         let odd =
             pod(|pod| pod["metadata"]["annotations"]["fpga-scheduling.io/slots"] = json!("many")).unwrap();
-        assert_eq!((odd.boards.len(), odd.bitstreams.len()), (2, 0));
+        assert_eq!((odd.boards.len(), odd.requirement.bitstreams.len()), (2, 0));
     }
 }

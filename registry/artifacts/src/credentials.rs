@@ -1,7 +1,12 @@
-//! Users and passwords of registries, from the file that `docker login` and `podman login` write.
+//! What registries are shown, from the files that `docker login`, `podman login` and `kubectl create secret
+//! docker-registry` write.
+
+mod helper;
+mod keys;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use helper::Helper;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -10,19 +15,24 @@ use std::path::{Path, PathBuf};
 
 /// Longest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Host of Docker's own registry in the files of `docker login`.
-const DOCKER_INDEX: &str = "index.docker.io";
 
-/// A user and a password, which `Debug` does not print.
+/// What a registry is shown. `Debug` prints no secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// The user.
-    pub user: String,
-    /// The password, or a token that stands for it.
-    pub password: String,
+pub enum Credentials {
+    /// A user and a password, or a token that stands for the password.
+    Password {
+        /// The user.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// A token for which the registry's token service gives others (`identitytoken`).
+    IdentityToken(String),
+    /// A token that the registry takes as it is (`registrytoken`).
+    RegistryToken(String),
 }
 
-/// The reason why a file has no credentials.
+/// The reason why a file gives no credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The file can't be read.
@@ -42,49 +52,64 @@ pub enum CredentialsError {
         /// The parser's message, or the entry that has another form.
         reason: String,
     },
+    /// The program that keeps the password does not give it.
+    #[error("the program docker-credential-{helper}, which {path} names, gives no password: {reason}")]
+    Helper {
+        /// The file.
+        path: PathBuf,
+        /// Name of the program after `docker-credential-`.
+        helper: String,
+        /// What failed, or the program's words.
+        reason: String,
+    },
 }
 
+/// The file. As in Go, `null` is the same as nothing.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct File {
-    #[serde(default)]
-    auths: HashMap<String, Entry>,
+    auths: Option<HashMap<String, Option<Entry>>>,
+    creds_store: Option<String>,
+    cred_helpers: Option<HashMap<String, String>>,
 }
 
 #[derive(Deserialize)]
 struct Entry {
-    #[serde(default)]
-    username: String,
-    #[serde(default)]
-    password: String,
+    username: Option<String>,
+    password: Option<String>,
     /// User and password in base64, which outdo the other two fields.
-    #[serde(default)]
-    auth: String,
+    auth: Option<String>,
+    identitytoken: Option<String>,
+    registrytoken: Option<String>,
 }
 
 impl Entry {
     /// The entry's credentials; `None` if it has none.
     fn credentials(&self) -> Result<Option<Credentials>, &'static str> {
-        if self.auth.is_empty() {
-            let (user, password) = (self.username.clone(), self.password.clone());
-            return Ok((!user.is_empty()).then_some(Credentials { user, password }));
+        let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+        if let Some(token) = given(&self.registrytoken) {
+            return Ok(Some(Credentials::RegistryToken(token)));
         }
-        let decoded = STANDARD_NO_PAD.decode(self.auth.trim().trim_end_matches('='));
+        if let Some(token) = given(&self.identitytoken) {
+            return Ok(Some(Credentials::IdentityToken(token)));
+        }
+        let Some(auth) = given(&self.auth) else {
+            let password = given(&self.password).unwrap_or_default();
+            return Ok(given(&self.username).map(|user| Credentials::Password { user, password }));
+        };
+        let decoded = STANDARD_NO_PAD.decode(auth.trim().trim_end_matches('='));
         let decoded = decoded.ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let decoded = decoded.ok_or("an `auth` is not base64")?;
         let (user, password) = decoded.split_once(':').ok_or("an `auth` has no user")?;
         // Docker fills a password with zeros.
-        Ok(Some(Credentials { user: user.to_owned(), password: password.trim_matches('\0').to_owned() }))
+        let password = password.trim_matches('\0');
+        Ok(Some(Credentials::Password { user: user.to_owned(), password: password.to_owned() }))
     }
 }
 
-impl Credentials {
-    /// The credentials for `image`, a registry and a repository in it, in the configuration of Docker at `path`. Keys match
-    /// as for the kubelet, the longest path first. `None` if the file or the entry is missing, also where a helper keeps the
-    /// password.
-    ///
-    /// # Errors
-    /// The file can't be read or understood.
-    pub fn from_docker_config(path: &Path, image: &str) -> Result<Option<Self>, CredentialsError> {
+impl File {
+    /// Reads a file; `None` if there is none.
+    fn read(path: &Path) -> Result<Option<Self>, CredentialsError> {
         let io = |source| CredentialsError::Io { path: path.to_owned(), source };
         let form = |reason: &str| CredentialsError::Form { path: path.to_owned(), reason: reason.to_owned() };
         let text = match std::fs::metadata(path) {
@@ -93,181 +118,83 @@ impl Credentials {
             Ok(metadata) if metadata.len() > MAX_BYTES => return Err(form("it is too long")),
             Ok(_) => std::fs::read_to_string(path).map_err(io)?,
         };
-        let file: File = serde_json::from_str(&text).map_err(|error| form(&error.to_string()))?;
-        let mut entries: Vec<(String, &Entry)> =
-            file.auths.iter().map(|(key, entry)| (place(key), entry)).collect();
-        // Reverse order: a longer path before a shorter one, and a name before a wildcard.
-        entries.sort_by(|(one, _), (other, _)| other.cmp(one));
-        let of_docker = is_of_docker(image);
-        let matching = entries.iter().filter(|(key, _)| matches(key, image));
-        let default = entries.iter().filter(|(key, _)| of_docker && *key == DOCKER_INDEX);
-        for (_, entry) in matching.chain(default) {
-            let credentials = entry.credentials().map_err(form)?;
-            if credentials.is_some() {
-                return Ok(credentials);
-            }
-        }
-        Ok(None)
+        serde_json::from_str(&text).map(Some).map_err(|error| form(&error.to_string()))
     }
 
-    /// The value of a header `Authorization` of the scheme Basic.
-    pub(crate) fn basic(&self) -> String {
-        format!("Basic {}", STANDARD.encode(format!("{}:{}", self.user, self.password)))
+    /// The credentials of all entries for `image`, in the kubelet's order.
+    fn entries(&self, path: &Path, image: &str) -> Result<Vec<Credentials>, CredentialsError> {
+        let entries = self.auths.iter().flatten();
+        let entries = entries.filter_map(|(key, entry)| Some((key.as_str(), entry.as_ref()?)));
+        let found = keys::matching(entries, image).into_iter().map(Entry::credentials);
+        let found: Result<Vec<_>, _> = found.filter_map(Result::transpose).collect();
+        found.map_err(|reason| CredentialsError::Form { path: path.to_owned(), reason: reason.to_owned() })
+    }
+
+    /// The program that keeps the password for the registry of `image`.
+    fn helper(&self, image: &str) -> Option<Helper> {
+        let of_registry = self.cred_helpers.iter().flatten().map(|(key, name)| (key.as_str(), name));
+        let of_registry = keys::matching(of_registry, keys::registry(image)).into_iter().next();
+        let name = of_registry.or(self.creds_store.as_ref()).filter(|name| !name.is_empty())?;
+        Some(Helper { name: name.clone(), server: keys::docker_server(image) })
+    }
+}
+
+impl Credentials {
+    /// A user and a password.
+    #[must_use]
+    pub fn password(user: &str, password: &str) -> Self {
+        Self::Password { user: user.to_owned(), password: password.to_owned() }
+    }
+
+    /// What a pull Secret, the file at `path`, has for `image`, a registry and a repository in it. Keys match as for
+    /// the kubelet, and what comes first is to be tried first. Nothing if the file or an entry is missing. Programs
+    /// that keep passwords are not asked.
+    ///
+    /// # Errors
+    /// The file or an entry can't be read or understood.
+    pub fn of_pull_secret(path: &Path, image: &str) -> Result<Vec<Self>, CredentialsError> {
+        File::read(path)?.map_or(Ok(Vec::new()), |file| file.entries(path, image))
+    }
+
+    /// What the user's own configuration of Docker or podman has for `image`. As [`Self::of_pull_secret`], and before
+    /// it what the program has that the file names for the registry (`credHelpers`, `credsStore`).
+    ///
+    /// # Errors
+    /// The file or an entry can't be read or understood, or the program fails.
+    pub fn of_login(path: &Path, image: &str) -> Result<Vec<Self>, CredentialsError> {
+        let Some(file) = File::read(path)? else { return Ok(Vec::new()) };
+        let kept = file.helper(image).map(|helper| {
+            let failed = |reason| CredentialsError::Helper {
+                path: path.to_owned(),
+                helper: helper.name.clone(),
+                reason,
+            };
+            helper.get().map_err(failed)
+        });
+        let kept = kept.transpose()?.flatten();
+        Ok(kept.into_iter().chain(file.entries(path, image)?).collect())
+    }
+
+    /// The value of a header `Authorization` of the scheme Basic; `None` for tokens.
+    pub(crate) fn basic(&self) -> Option<String> {
+        match self {
+            Self::Password { user, password } => {
+                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+            }
+            Self::IdentityToken(_) | Self::RegistryToken(_) => None,
+        }
     }
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credentials {{ user: {:?}, password: … }}", self.user)
-    }
-}
-
-/// Host and path of a key, without scheme, version of the API, and a slash alone.
-fn place(key: &str) -> String {
-    let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
-    let (host, path) = key.split_once('/').unwrap_or((key, ""));
-    let path = path.strip_prefix("v1/").or_else(|| path.strip_prefix("v2/")).unwrap_or(path);
-    if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") }
-}
-
-/// Whether a key of the file is for `image`. Ports are equal, `*` and `?` stand for characters within a part of the host
-/// name, and the key's path is the beginning of the image's.
-fn matches(key: &str, image: &str) -> bool {
-    let (key_host, key_path) = key.split_once('/').unwrap_or((key, ""));
-    let (host, path) = image.split_once('/').unwrap_or((image, ""));
-    let (key_name, key_port) = split_port(key_host);
-    let (name, port) = split_port(host);
-    key_port == port
-        && key_name.split('.').count() == name.split('.').count()
-        && key_name.split('.').zip(name.split('.')).all(|(pattern, part)| {
-            is_like(pattern.to_ascii_lowercase().as_bytes(), part.to_ascii_lowercase().as_bytes())
-        })
-        && path.starts_with(key_path)
-}
-
-/// Name and port of a host; no port where it has none.
-fn split_port(host: &str) -> (&str, Option<&str>) {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
-        _ => (host, None),
-    }
-}
-
-/// Whether `text` is as `pattern` says, where `*` stands for any characters and `?` for one. The time is at most the product
-/// of both lengths.
-fn is_like(pattern: &[u8], text: &[u8]) -> bool {
-    // Element i: whether the pattern so far stands for the first i characters.
-    let mut so_far = vec![false; text.len() + 1];
-    so_far[0] = true;
-    for &wanted in pattern {
-        let mut next = vec![false; so_far.len()];
-        for end in 0..so_far.len() {
-            let before = end.checked_sub(1);
-            next[end] = if wanted == b'*' {
-                so_far[end] || before.is_some_and(|before| next[before])
-            } else {
-                before.is_some_and(|before| so_far[before] && (wanted == b'?' || wanted == text[before]))
-            };
+        match self {
+            Self::Password { user, .. } => write!(f, "Password {{ user: {user:?}, password: … }}"),
+            Self::IdentityToken(_) => f.write_str("IdentityToken(…)"),
+            Self::RegistryToken(_) => f.write_str("RegistryToken(…)"),
         }
-        so_far = next;
     }
-    so_far[text.len()]
-}
-
-/// Whether the image is at Docker's own registry, for which `docker login` writes [`DOCKER_INDEX`].
-fn is_of_docker(image: &str) -> bool {
-    let (host, _) = image.split_once('/').unwrap_or((image, ""));
-    matches!(host, "docker.io" | DOCKER_INDEX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_file_of_docker_login_is_read_and_a_wrong_one_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
-        let read = |registry: &str| Credentials::from_docker_config(&path, registry);
-        assert_eq!(read("a.example").unwrap(), None);
-        std::fs::write(&path, r#"{"auths": {"a.example": {"auth": "bWU6YTpi"}, "b.example": {}}}"#).unwrap();
-        let credentials = read("a.example").unwrap().unwrap();
-        assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("me", "a:b"));
-        assert!(!format!("{credentials:?}").contains("a:b"));
-        assert_eq!(read("b.example").unwrap(), None);
-        for (text, reason) in
-            [("{", "docker login"), (r#"{"auths": {"a.example": {"auth": "?"}}}"#, "base64")]
-        {
-            std::fs::write(&path, text).unwrap();
-            let error = read("a.example").unwrap_err().to_string();
-            assert!(error.contains(reason), "{error}");
-        }
-    }
-
-    #[test]
-    fn keys_match_as_for_the_kubelet() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
-        for (key, image, is_for_it) in [
-            ("r.example", "r.example/team/sobel", true),
-            ("r.example", "r.example", true),
-            ("R.example", "r.EXAMPLE/team/sobel", true),
-            ("r.example/", "r.example/team/sobel", true),
-            ("r.example/v1/", "r.example/team/sobel", true),
-            ("https://r.example/v2/", "r.example/team/sobel", true),
-            ("http://r.example", "r.example/team/sobel", true),
-            ("https://r.example/v2/team", "r.example/team/sobel", true),
-            ("r.example/team", "r.example/team/sobel", true),
-            ("r.example/team/", "r.example/team/sobel", true),
-            ("r.example/team", "r.example/other/sobel", false),
-            ("r.example/team/sobel/more", "r.example/team/sobel", false),
-            ("r.example:5000", "r.example:5000/sobel", true),
-            ("r.example:5000", "r.example/sobel", false),
-            ("r.example", "r.example:5000/sobel", false),
-            ("*.example", "r.example/sobel", true),
-            ("*.example:5000", "r.example:5000/sobel", true),
-            ("*.example", "a.r.example/sobel", false),
-            ("*.*.example", "a.r.example/sobel", true),
-            ("*.example", "example/sobel", false),
-            ("r*.example", "registry.example/sobel", true),
-            ("?.example", "r.example/sobel", true),
-            ("*.example", "r.example.evil/sobel", false),
-            ("*", "r.example/sobel", false),
-            ("[fd00::7]:5000", "[fd00::7]:5000/sobel", true),
-            ("https://index.docker.io/v1/", "docker.io/library/sobel", true),
-            ("https://index.docker.io/v1/", "index.docker.io/library/sobel", true),
-            ("docker.io", "docker.io/team/sobel", true),
-            ("https://index.docker.io/v1/", "r.example/sobel", false),
-        ] {
-            let entry = serde_json::json!({"auths": {key: {"username": "me", "password": "secret"}}});
-            std::fs::write(&path, entry.to_string()).unwrap();
-            let found = Credentials::from_docker_config(&path, image).unwrap();
-            assert_eq!(found.is_some(), is_for_it, "{key} for {image}");
-        }
-    }
-
-    #[test]
-    fn the_longest_path_and_a_name_before_a_wildcard_win_and_an_empty_entry_hides_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
-        let entry = |user: &str| serde_json::json!({"username": user, "password": "p"});
-        let file = serde_json::json!({"auths": {
-            "*.example": entry("all"),
-            "https://r.example/v2/": entry("host"),
-            "r.example/team": entry("team"),
-            "r.example/team/sobel": {},
-            // Without padding, and with the zeros that Docker writes.
-            "padded.example": {"auth": "bWU6cAAA", "username": "another", "password": "another"},
-        }});
-        std::fs::write(&path, file.to_string()).unwrap();
-        for (image, user) in [
-            ("r.example/team/sobel", "team"),
-            ("r.example/other/sobel", "host"),
-            ("mirror.example/sobel", "all"),
-            ("padded.example/sobel", "me"),
-        ] {
-            let found = Credentials::from_docker_config(&path, image).unwrap().unwrap();
-            assert_eq!((found.user.as_str(), found.password.as_str()), (user, "p"), "{image}");
-        }
-    }
-}
+mod tests;

@@ -1,9 +1,19 @@
 //! Names of artifacts: `REGISTRY/REPOSITORY:TAG` and `REGISTRY/REPOSITORY@sha256:DIGEST`.
 
 use fpga_core::bitstream::Digest;
+use http::uri::Authority;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
+/// Docker Hub, the registry of names without one.
+pub(crate) const DOCKER_HUB: &str = "docker.io";
+/// Old name of Docker Hub.
+pub(crate) const DOCKER_HUB_INDEX: &str = "index.docker.io";
+/// Host that answers for Docker Hub.
+const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+/// Tag of names without a tag and a digest.
+const LATEST: &str = "latest";
 /// Longest repository, in bytes; the bound of the OCI distribution specification for registry and repository.
 const MAX_REPOSITORY_BYTES: usize = 255;
 /// Longest tag, in bytes.
@@ -54,19 +64,13 @@ impl FromStr for Reference {
                 (name, Some(digest))
             }
         };
-        let (registry, rest) = name.split_once('/').ok_or_else(|| invalid("it has no registry"))?;
-        let (repository, tag) = match rest.split_once(':') {
-            None => (rest, None),
-            Some((repository, tag)) => (repository, Some(tag)),
+        // The last colon is a port's where a slash follows.
+        let (name, tag) = match name.rsplit_once(':') {
+            Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+            _ => (name, None),
         };
-        // Docker's own rule: without a dot or a port the first part is a folder of docker.io.
-        if registry != "localhost" && !registry.contains(['.', ':']) {
-            return Err(invalid("the part before the first `/` is no host with a dot or a port"));
-        }
-        let (host, port) = registry.split_once(':').unwrap_or((registry, "443"));
-        let is_host =
-            !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
-        if !is_host || !port.parse::<u16>().is_ok_and(|port| port > 0) {
+        let (registry, repository) = split_registry(name);
+        if !is_registry(registry) {
             return Err(invalid("the part before the first `/` is no host"));
         }
         let is_part = |part: &str| {
@@ -93,10 +97,45 @@ impl FromStr for Reference {
                     "the tag has other characters than letters, digits, `.`, `_` and `-`, or is too long",
                 ));
             }
-            (None, None) => return Err(invalid("it has neither a tag nor a digest")),
+            (None, None) => Target::Tag(LATEST.to_owned()),
         };
-        Ok(Self { registry: registry.to_owned(), repository: repository.to_owned(), target })
+        Ok(Self { registry: registry.to_owned(), repository, target })
     }
+}
+
+/// Registry and repository of a name, as Docker reads it: a first part that is no host is a part of the repository, and
+/// Docker Hub's own repositories need no folder.
+fn split_registry(name: &str) -> (&str, String) {
+    let is_host = |first: &str| {
+        first == "localhost" || first.contains(|c: char| matches!(c, '.' | ':') || c.is_ascii_uppercase())
+    };
+    let (registry, repository) = match name.split_once('/') {
+        Some((first, rest)) if is_host(first) => (first, rest),
+        _ => (DOCKER_HUB, name),
+    };
+    match registry {
+        DOCKER_HUB | DOCKER_HUB_INDEX if repository.contains('/') => (DOCKER_HUB, repository.to_owned()),
+        DOCKER_HUB | DOCKER_HUB_INDEX => (DOCKER_HUB, format!("library/{repository}")),
+        _ => (registry, repository.to_owned()),
+    }
+}
+
+/// Whether the text is a name or an address, with a port or without.
+fn is_registry(text: &str) -> bool {
+    let Ok(authority) = text.parse::<Authority>() else { return false };
+    let host = authority.host();
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')),
+    };
+    let port = text.strip_prefix(host).unwrap_or_default();
+    is_host && (port.is_empty() || authority.port_u16().is_some_and(|port| port > 0))
+}
+
+/// The host that answers for a registry.
+pub(crate) fn host(registry: &str) -> &str {
+    if [DOCKER_HUB, DOCKER_HUB_INDEX].contains(&registry) { DOCKER_HUB_HOST } else { registry }
 }
 
 impl Reference {
@@ -140,17 +179,48 @@ mod tests {
     }
 
     #[test]
+    fn short_names_are_docker_hubs_as_for_docker() {
+        for (text, full) in [
+            ("busybox", "docker.io/library/busybox:latest"),
+            ("busybox:1", "docker.io/library/busybox:1"),
+            ("localhost:5000", "docker.io/library/localhost:5000"),
+            ("team/sobel:1", "docker.io/team/sobel:1"),
+            ("a/b/c", "docker.io/a/b/c:latest"),
+            ("docker.io/busybox", "docker.io/library/busybox:latest"),
+            ("index.docker.io/busybox:1", "docker.io/library/busybox:1"),
+            ("index.docker.io/team/sobel", "docker.io/team/sobel:latest"),
+            ("localhost/sobel", "localhost/sobel:latest"),
+            ("TEAM/sobel", "TEAM/sobel:latest"),
+            ("registry.example/sobel", "registry.example/sobel:latest"),
+            ("registry:5000/sobel", "registry:5000/sobel:latest"),
+            ("[fd00::7]:5000/team/sobel", "[fd00::7]:5000/team/sobel:latest"),
+            ("[fd00::7]/sobel:1", "[fd00::7]/sobel:1"),
+        ] {
+            assert_eq!(text.parse::<Reference>().unwrap().to_string(), full, "{text}");
+        }
+        assert_eq!(host("docker.io"), "registry-1.docker.io");
+        assert_eq!(host("registry.example"), "registry.example");
+    }
+
+    #[test]
     fn what_names_no_artifact_is_refused_with_the_reason() {
         for (text, reason) in [
-            ("sobel", "no registry"),
-            ("team/sobel:1", "no host with a dot or a port"),
+            ("", "the repository"),
+            ("Sobel", "the repository"),
+            ("/sobel:1", "the repository"),
+            ("team/:1", "the repository"),
+            ("library/sobel@sha256:12", "no digest"),
             ("https://registry.example/sobel:1", "a scheme"),
-            ("registry.example/sobel", "neither a tag nor a digest"),
             ("registry.example/sobel@sha256:12", "no digest"),
             ("registry.example/Sobel:1", "the repository"),
             ("registry.example/../etc:1", "the repository"),
             ("registry.example//sobel:1", "the repository"),
-            ("registry.example/sobel:../x", "the tag"),
+            ("registry.example/sobel:../x", "the repository"),
+            ("registry.example/sobel:.x", "the tag"),
+            ("registry.example/sobel:", "the tag"),
+            ("[fd00::7/sobel:1", "no host"),
+            ("[registry]:5000/sobel:1", "no host"),
+            ("registry.example:x/sobel:1", "no host"),
             ("registry.example:0/sobel:1", "no host"),
             ("me@registry.example/sobel:1", "no digest"),
         ] {

@@ -2,15 +2,15 @@
 //! the nodes' collectors publish.
 
 use super::found::Found;
+use super::places;
 use crate::cluster::KnownNode;
 use fpga_board::reuse::published::{BitstreamReuse, NodeReuse};
 use fpga_cluster::moves::{Cause, SavedColdStarts};
 use fpga_cluster::rebalance::expected::{Gain, Movable, UsedBoard, gains};
 use fpga_core::device::Health;
 use fpga_core::library::{Library, Meaning};
-use fpga_core::moved_off::MovedOffAnnotation;
-use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState, controller};
-use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
+use fpga_core::node_state::{DeviceState, DigestPrefix, Heartbeat, NodeState};
+use fpga_core::units::{Millis, WallTime};
 use fpga_registry_api::FpgaPod;
 use std::collections::BTreeMap;
 
@@ -136,7 +136,7 @@ fn own_uses(pod: &FpgaPod, board: &Board<'_>, library: &Library) -> Option<Vec<u
 
 /// Whether `pod` names a bitstream, by name, by digest, or by the library.
 fn names(pod: &FpgaPod, used: &BitstreamReuse, library: &Library) -> bool {
-    pod.bitstreams.iter().any(|id| {
+    pod.requirement.bitstreams.iter().any(|id| {
         let bitstream = &used.bitstream;
         bitstream.is(id)
             || match library.meaning(&pod.namespace, id) {
@@ -149,26 +149,22 @@ fn names(pod: &FpgaPod, used: &BitstreamReuse, library: &Library) -> bool {
 }
 
 /// Whether the board `to` would take a pod from the board `from`: it is of the same kind, on another node, and has room,
-/// and all its uses are known.
+/// its node takes the pod, and all its uses are known.
 fn takes(to: &Board<'_>, from: &Board<'_>, pod: &FpgaPod, now: WallTime) -> bool {
     let kind = |board: &Board<'_>| {
         let device = board.device;
         (device.vendor.clone(), device.platform.clone(), device.board.clone(), device.shell.clone())
     };
+    // The extender rejects a node whose plugin is late.
+    let plugin_is_late = to.state.plugin.as_ref().is_some_and(|plugin| plugin.heartbeat == Heartbeat::Late);
     to.node.name != from.node.name
         && to.is_complete
+        && !plugin_is_late
         && to.device.health == Health::Healthy
         && to.state.offers(to.device)
         && to.state.has_instances_left(to.device)
         && kind(to) == kind(from)
-        && !is_kept_off(to.node, pod, now)
-}
-
-fn is_kept_off(node: &KnownNode, pod: &FpgaPod, now: WallTime) -> bool {
-    let (Some(text), Some(owner)) = (&node.moved_off, &pod.controller) else { return false };
-    let at = MonotonicTime::START;
-    let marks = MovedOffAnnotation::parse(text).at(Moment { now: at, wall: now });
-    marks.has(&controller(&pod.namespace, &owner.uid), at)
+        && places::takes(to.node, pod, now)
 }
 
 fn saved(gain: &Gain, pod: &FpgaPod, boards: &[Board<'_>]) -> SavedColdStarts {

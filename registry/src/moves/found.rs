@@ -1,12 +1,14 @@
 //! Pods that had better be elsewhere, by the states of their nodes.
 
+use super::places;
 use crate::cluster::KnownNode;
 use fpga_cluster::moves::Cause;
 use fpga_core::device::Health;
-use fpga_core::node_state::{Heartbeat, NodeState, controller};
+use fpga_core::node_state::{Heartbeat, NodeState, controller, waiting_pod};
 use fpga_core::redistribution::FreeTime;
-use fpga_core::units::{Millis, MonotonicTime};
+use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_registry_api::FpgaPod;
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A pod that had better be elsewhere.
@@ -45,7 +47,7 @@ impl Page {
 pub struct LostBoards(BTreeMap<(String, String), MonotonicTime>);
 
 impl LostBoards {
-    /// The pods that had better be elsewhere at the moment `now`, those that could not be prepared first. A board is lost
+    /// The pods that had better be elsewhere at the moment `at`, those that could not be prepared first. A board is lost
     /// for good if it has not come back within `grace`. A node without fresh state gives no cause: its collector may be
     /// lost, and not its boards.
     pub fn find<'p>(
@@ -53,8 +55,9 @@ impl LostBoards {
         pods: &'p [FpgaPod],
         nodes: &[KnownNode],
         grace: Millis,
-        now: MonotonicTime,
+        at: Moment,
     ) -> Vec<Found<'p>> {
+        let now = at.now;
         let states: BTreeMap<&str, &NodeState> =
             nodes.iter().filter_map(|node| Some((node.name.as_str(), node.fresh()?))).collect();
         let (mut not_prepared, mut without_board) = (Vec::new(), Vec::new());
@@ -81,7 +84,7 @@ impl LostBoards {
         self.0 = lost;
         let found: BTreeSet<&str> =
             not_prepared.iter().chain(&without_board).map(|found| found.pod.uid.as_str()).collect();
-        let mut on_wanted = on_wanted_boards(pods, &states);
+        let mut on_wanted = on_wanted_boards(pods, nodes, at.wall);
         on_wanted.retain(|wanted| !found.contains(wanted.pod.uid.as_str()));
         not_prepared.append(&mut without_board);
         not_prepared.append(&mut on_wanted);
@@ -90,22 +93,26 @@ impl LostBoards {
 }
 
 /// The pods with a board that another pod waits to have reconfigured as a whole, where other boards with the same bitstream
-/// have time for its load.
-fn on_wanted_boards<'p>(pods: &'p [FpgaPod], states: &BTreeMap<&str, &NodeState>) -> Vec<Found<'p>> {
-    if states.values().all(|state| wanted(state).is_none()) {
-        return Vec::new();
-    }
-    let free = FreeTime::of(states.values().copied());
+/// have time for its load, and their nodes take the pod.
+fn on_wanted_boards<'p>(pods: &'p [FpgaPod], nodes: &[KnownNode], now: WallTime) -> Vec<Found<'p>> {
+    let with_wanted = nodes.iter().filter_map(|node| {
+        let state = node.fresh()?;
+        Some((node.name.as_str(), (node, state, wanted(state)?)))
+    });
+    let with_wanted: BTreeMap<&str, _> = with_wanted.collect();
     let cause = |pod: &FpgaPod| {
-        let state = states.get(pod.node.as_deref()?)?;
-        let wanted = wanted(state)?;
-        let is_taken = |board: &&String| {
-            let device = state.devices.iter().find(|device| device.id == **board);
-            wanted.get(*board).is_some_and(|waiting| *waiting != pod.uid)
-                && device.is_some_and(|device| free.covers(state, device))
-        };
-        let board = pod.boards.iter().find(is_taken)?;
-        Some(Cause::BoardWanted { board: board.clone() })
+        let (node, state, wanted) = with_wanted.get(pod.node.as_deref()?)?;
+        let takes = |node: &&KnownNode| places::takes(node, pod, now);
+        // Version 0.1 of the node plugin wrote UIDs.
+        let own = [waiting_pod(&pod.uid), pod.uid.clone()];
+        let is_wanted = |board: &str| wanted.get(board).is_some_and(|waiting| !own.contains(waiting));
+        let mut boards = state.devices.iter().filter(|device| pod.boards.contains(&device.id));
+        let free = LazyCell::new(|| FreeTime::of(nodes.iter().filter(takes).filter_map(KnownNode::fresh)));
+        let board = boards.find(|device| {
+            is_wanted(&device.id)
+                && if takes(node) { free.covers(state, device) } else { free.covers_load_of(state, device) }
+        })?;
+        Some(Cause::BoardWanted { board: board.id.clone() })
     };
     let alive = pods.iter().filter(|pod| !pod.is_ending);
     alive.filter_map(|pod| Some(Found { pod, cause: cause(pod)? })).collect()
@@ -124,25 +131,48 @@ fn is_refused(pod: &FpgaPod, state: &NodeState) -> bool {
     !pod.is_ready && pod.boards.is_empty() && plugin.report.kept_off.contains(&name)
 }
 
-/// Whether a board is missing or does not answer. While the node plugin is late, what it offers is not known.
+/// Whether a board is missing or does not answer. A board out of rotation keeps its pods. While the node plugin is late, what it offers is not known.
 fn is_lost(board: &str, state: &NodeState) -> bool {
     let Some(device) = state.devices.iter().find(|device| device.id == board) else { return true };
     let plugin_reports = state.plugin.as_ref().is_some_and(|plugin| plugin.heartbeat == Heartbeat::InTime);
-    device.health == Health::Unhealthy || (plugin_reports && !state.offers(device))
+    state.reported_health(device) == Health::Unhealthy || (plugin_reports && !state.offers(device))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use fpga_core::bitstream::Digest;
+    use fpga_core::cordon::CordonedBoards;
     use fpga_core::fixtures::{mk_bitstream, mk_device, mk_plugin, mk_state};
     use fpga_core::node_labels::NodeLabels;
     use fpga_core::node_state::RecentBitstream;
+    use fpga_core::node_terms::{Intake, NodeTerms, PodTerms, Taint};
+    use fpga_core::requirement::Requirement;
     use fpga_registry_api::Controller;
     use std::sync::Arc;
 
     const GRACE: Millis = Millis(60_000);
+    const NOW: WallTime = WallTime(1_790_000_000_000);
     const DIGEST: Digest = Digest::from_bytes([7; 32]);
+
+    /// Makes a node differ.
+    type Change = fn(&mut KnownNode);
+
+    /// What makes a node take no pod.
+    const CLOSED: [(&str, Change); 3] = [
+        ("is cordoned or not Ready", |node| node.terms.intake = Intake::Closed),
+        ("has a taint", |node| {
+            let [key, value, effect] = ["fpga", "", "NoSchedule"].map(str::to_owned);
+            node.terms.taints = vec![Taint { key, value, effect }];
+        }),
+        ("keeps the workload off", |node| {
+            node.moved_off = Some(format!(r#"{{"shop/rs-1":{}}}"#, NOW.0 + 60_000));
+        }),
+    ];
+
+    fn at(now: u64) -> Moment {
+        Moment { now: MonotonicTime(now), wall: NOW }
+    }
 
     fn pod(name: &str, boards: &[&str], is_ready: bool) -> FpgaPod {
         let controller = Controller { kind: "ReplicaSet".into(), name: "rs".into(), uid: "rs-1".into() };
@@ -152,8 +182,9 @@ mod tests {
             uid: name.into(),
             labels: BTreeMap::new(),
             node: Some("n".into()),
+            terms: PodTerms::default(),
             controller: Some(controller),
-            bitstreams: Vec::new(),
+            requirement: Requirement::default(),
             boards: boards.iter().map(|board| (*board).to_owned()).collect(),
             is_ready,
             is_ending: false,
@@ -177,7 +208,8 @@ mod tests {
 
     fn node(state: NodeState) -> KnownNode {
         let (labels, state) = (NodeLabels::default(), Some(Arc::new(state)));
-        KnownNode { name: "n".into(), labels, moved_off: None, state, age: Millis::ZERO }
+        let terms = NodeTerms::default();
+        KnownNode { name: "n".into(), labels, terms, moved_off: None, state, age: Millis::ZERO }
     }
 
     /// A node with a board `dm0`.
@@ -194,8 +226,8 @@ mod tests {
     fn is_cause(pod: &FpgaPod, node: &KnownNode) -> Option<Cause> {
         let mut lost = LostBoards::default();
         let (pods, nodes) = (std::slice::from_ref(pod), std::slice::from_ref(node));
-        lost.find(pods, nodes, GRACE, MonotonicTime(5));
-        let found = lost.find(pods, nodes, GRACE, MonotonicTime(60_005));
+        lost.find(pods, nodes, GRACE, at(5));
+        let found = lost.find(pods, nodes, GRACE, at(60_005));
         found.into_iter().next().map(|found| found.cause)
     }
 
@@ -207,6 +239,10 @@ mod tests {
         assert_eq!(is_cause(&holder, &with_board(|state| state.devices.clear())), lost);
         let unhealthy = with_board(|state| state.devices[0].health = Health::Unhealthy);
         assert_eq!(is_cause(&holder, &unhealthy), lost);
+        let cordoned = with_board(|state| {
+            state.cordon(&CordonedBoards::parse(r#"{"dm0":{"sinceMs":5}}"#).unwrap());
+        });
+        assert_eq!(is_cause(&holder, &cordoned), None, "a board out of rotation keeps its pods");
         let not_offered = with_board(|state| state.plugin = Some(mk_plugin(&[])));
         assert_eq!(is_cause(&holder, &not_offered), lost);
         let late = with_board(|state| {
@@ -226,13 +262,12 @@ mod tests {
         let pods = [pod("p", &["dm0", "dm1"], true)];
         let (there, gone) = ([with_board(|_| {})], [with_board(|state| state.devices.clear())]);
         let mut lost = LostBoards::default();
-        let mut found =
-            |nodes: &[KnownNode], now| lost.find(&pods[..1], nodes, GRACE, MonotonicTime(now)).len();
+        let mut found = |nodes: &[KnownNode], now| lost.find(&pods[..1], nodes, GRACE, at(now)).len();
         assert_eq!(found(&gone, 0), 0);
         assert_eq!(found(&gone, 59_999), 0);
         assert_eq!(found(&gone, 60_000), 1, "one move, though both boards are lost");
         let one = [pod("p", &["dm0"], true)];
-        let mut found = |nodes: &[KnownNode], now| lost.find(&one, nodes, GRACE, MonotonicTime(now)).len();
+        let mut found = |nodes: &[KnownNode], now| lost.find(&one, nodes, GRACE, at(now)).len();
         assert_eq!(found(&there, 61_000), 0);
         assert_eq!(found(&gone, 62_000), 0);
         assert_eq!(found(&gone, 121_000), 0);
@@ -250,13 +285,13 @@ mod tests {
         let wanted = with_board(|state| {
             used(state, 150);
             let mut plugin = mk_plugin(&[("dm0", 2, 2)]);
-            plugin.report.wanted = [("dm0".to_owned(), "waits".to_owned())].into();
+            plugin.report.wanted = [("dm0".to_owned(), waiting_pod("waits"))].into();
             state.plugin = Some(plugin);
         });
         let elsewhere = |seconds| KnownNode { name: "m".into(), ..with_board(|state| used(state, seconds)) };
         let pods = [pod("waits", &["dm0"], true), pod("has-it", &["dm0"], true), pod("else", &["dm1"], true)];
         let causes = |nodes: &[KnownNode]| -> Vec<(String, Cause)> {
-            let found = LostBoards::default().find(&pods[..2], nodes, GRACE, MonotonicTime(0));
+            let found = LostBoards::default().find(&pods[..2], nodes, GRACE, at(0));
             found.into_iter().map(|found| (found.pod.name.clone(), found.cause)).collect()
         };
         let moved = [("has-it".to_owned(), Cause::BoardWanted { board: "dm0".into() })];
@@ -268,8 +303,16 @@ mod tests {
         state.plugin.as_mut().unwrap().heartbeat = Heartbeat::Late;
         late.state = Some(Arc::new(state));
         assert!(causes(&[late, elsewhere(0)]).is_empty(), "what a late plugin wanted may be over");
+        for (what, close) in CLOSED {
+            let mut closed = elsewhere(0);
+            close(&mut closed);
+            assert!(causes(&[wanted.clone(), closed]).is_empty(), "the other node {what}");
+        }
+        let mut cordoned = wanted.clone();
+        cordoned.terms.intake = Intake::Closed;
+        assert_eq!(causes(&[cordoned, elsewhere(150)]), moved, "the pod's own node is no place for it");
         let nodes = [wanted, elsewhere(0)];
-        let others = LostBoards::default().find(&pods[2..], &nodes, Millis(1), MonotonicTime(0));
+        let others = LostBoards::default().find(&pods[2..], &nodes, Millis(1), at(0));
         assert!(others.is_empty(), "a pod on another board");
     }
 

@@ -64,16 +64,17 @@ impl Marks {
     }
 
     /// Takes marks off nodes whose time is over, which also has kube-scheduler look at waiting pods again.
-    pub async fn end(&self, nodes: &[KnownNode], now: WallTime) -> Result<()> {
+    pub async fn end(&self, nodes: &[KnownNode], now: WallTime) {
         for node in nodes {
             let Some(text) = &node.moved_off else { continue };
             let marks = MovedOffAnnotation::parse(text);
             let left = marks.clone().without_ended(now);
-            if left != marks || left.is_empty() {
-                self.write(&node.name, &left).await?;
+            if (left != marks || left.is_empty())
+                && let Err(error) = self.write(&node.name, &left).await
+            {
+                warn!(node = node.name, error = format!("{error:#}"), "Marks stay for an interval more");
             }
         }
-        Ok(())
     }
 
     async fn write(&self, node: &str, marks: &MovedOffAnnotation) -> Result<()> {

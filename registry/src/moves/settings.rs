@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use fpga_cluster::moves::MovePolicy;
 use fpga_core::units::Millis;
+use fpga_registry_api::LibraryRules;
 
 /// What is done about a pod that had better be elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,8 +35,8 @@ pub struct MoveSettings {
     pub new_before_old: NewBeforeOld,
     /// Moves that save cold starts.
     pub rebalance: Rebalance,
-    /// The namespace whose Bitstreams all pods may name without it.
-    pub library_namespace: Option<String>,
+    /// How Bitstreams become the library.
+    pub library: LibraryRules,
 }
 
 /// Whether numbers of replicas may be raised for moves.

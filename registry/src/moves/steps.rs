@@ -1,5 +1,6 @@
 //! The steps of a move that is in the records. Each may be done again.
 
+use super::deletion_cost::DeletionCost;
 use super::events::Events;
 use super::marks::Marks;
 use super::replicas::{Looked, Replicas, Restored};
@@ -8,9 +9,8 @@ use super::workloads::{self, Recovery};
 use anyhow::{Context as _, Result};
 use fpga_cluster::moves::new_first::{NextStep, Raised, TimeLeft};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
-use fpga_registry_api::{MoveOutcome, MoveRecord, ReplicasBefore};
+use fpga_registry_api::{MoveOutcome, MoveRecord, ReplicasBefore, evict};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, EvictParams, Preconditions};
 use kube::{Api, Client};
 use std::time::{Instant, SystemTime};
 
@@ -24,6 +24,7 @@ pub(super) struct Steps {
     /// Marks of nodes.
     pub marks: Marks,
     replicas: Replicas,
+    cost: DeletionCost,
     started: Instant,
 }
 
@@ -38,8 +39,8 @@ enum Eviction {
 impl Steps {
     pub fn new(client: Client, settings: MoveSettings) -> Self {
         let marks = Marks::new(client.clone(), settings.moved_off_time);
-        let replicas = Replicas::new(client.clone());
-        Self { client, settings, marks, replicas, started: Instant::now() }
+        let (replicas, cost) = (Replicas::new(client.clone()), DeletionCost::new(client.clone()));
+        Self { client, settings, marks, replicas, cost, started: Instant::now() }
     }
 
     /// The moment of now.
@@ -72,10 +73,16 @@ impl Steps {
             self.settings.mode == MoveMode::Evict && self.settings.new_before_old == NewBeforeOld::Allowed;
         let is_late = self.moment().wall - WallTime(record.at_ms) > self.settings.recovery;
         let time = if is_on && !is_late { TimeLeft::Some } else { TimeLeft::None };
-        let Looked { seen, why, version } = self.replicas.look(record, before, time).await?;
+        let looked = self.replicas.look(record, before, time).await;
+        let Looked { seen, why, version } = match looked {
+            // The rights have gone with the setting.
+            Err(error) if !is_on && is_forbidden(&error) => return Ok(Some(not_restored(before))),
+            looked => looked?,
+        };
         Ok(match seen.next() {
             NextStep::Raise => {
                 self.marks.set(record, self.moment().wall).await?;
+                self.cost.lower(record).await?;
                 self.replicas.raise(record, before, version.as_deref()).await?;
                 Some(MoveOutcome::Raised)
             }
@@ -90,6 +97,7 @@ impl Steps {
                 if self.settings.mode == MoveMode::Evict {
                     self.marks.take_back(record, all, self.moment().wall).await?;
                 }
+                self.cost.take_back(record).await?;
                 let why = match (is_on, seen.raised, seen.others_ready >= seen.ready_before) {
                     (false, ..) => "such moves were turned off".to_owned(),
                     (true, Raised::Otherwise, _) => "somebody else changed the number of replicas".to_owned(),
@@ -110,10 +118,7 @@ impl Steps {
     ) -> Result<MoveOutcome> {
         Ok(match self.replicas.restore(record, before).await? {
             Restored::Yes => outcome,
-            Restored::Forbidden => MoveOutcome::GivenUp(format!(
-                "the registry may not change numbers of replicas any more; it was {}",
-                before.replicas
-            )),
+            Restored::Forbidden => not_restored(before),
         })
     }
 
@@ -168,17 +173,25 @@ impl Steps {
 
     async fn evict(&self, record: &MoveRecord) -> Result<Eviction> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &record.namespace);
-        let only = Preconditions { uid: Some(record.pod_uid.clone()), resource_version: None };
-        let options = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
-        let eviction = EvictParams { delete_options: Some(options), ..EvictParams::default() };
-        match pods.evict(&record.pod, &eviction).await {
-            Ok(_) => Ok(Eviction::Done),
+        match evict(&pods, &record.pod, &record.pod_uid, None).await {
+            Ok(()) => Ok(Eviction::Done),
             // The pod is gone, or another has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Eviction::Done),
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 429) => {
-                Ok(Eviction::Refused(status.message.clone()))
-            }
+            // Budgets and admission answer with several codes, for a pod of two budgets with 500.
+            Err(kube::Error::Api(status)) => Ok(Eviction::Refused(status.message.clone())),
             Err(error) => Err(error).context("the pod is not evicted"),
         }
     }
+}
+
+/// The end of a move whose Deployment keeps one replica more.
+fn not_restored(before: ReplicasBefore) -> MoveOutcome {
+    MoveOutcome::GivenUp(format!(
+        "the registry may not change numbers of replicas any more; it was {}",
+        before.replicas
+    ))
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
 }

@@ -1,13 +1,10 @@
 //! What the API server says of the workloads of pods that had better be elsewhere. It is asked now, since moves are few
 //! and a watch on all workloads would cost more.
 
-use super::found::Found;
-use super::settings::NewBeforeOld;
 use anyhow::{Context as _, Result};
 use fpga_cluster::moves::new_first::Presence;
-use fpga_cluster::moves::{
-    Candidate, CountOwner, Deployment, Disruption, Readiness, Replacement, Rollout, Workload,
-};
+use fpga_cluster::moves::{CountOwner, Disruption, Rollout};
+use fpga_core::library::is_object_name;
 use fpga_registry_api::{Controller, FpgaPod, MoveRecord};
 use k8s_openapi::api::apps::v1::{Deployment as KubeDeployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -17,16 +14,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Client};
-use std::collections::BTreeMap;
-
-/// A pod that had better be elsewhere, with all that decides whether it is moved.
-#[derive(Debug)]
-pub(super) struct Judged<'p> {
-    pub pod: &'p FpgaPod,
-    pub candidate: Candidate,
-    /// The pod's Deployment, if it has one.
-    pub deployment: Option<NamedDeployment>,
-}
 
 /// A Deployment for records and events.
 #[derive(Debug, Clone)]
@@ -35,80 +22,19 @@ pub(super) struct NamedDeployment {
     pub uid: String,
     pub ready: u32,
     pub wanted: u32,
-    rollout: Rollout,
+    pub rollout: Rollout,
 }
 
-/// Asks the API server for the workloads, disruption budgets and autoscalers of the pods.
-pub(super) async fn judge<'p>(
-    client: &Client,
-    found: Vec<Found<'p>>,
-    new_before_old: NewBeforeOld,
-) -> Result<Vec<Judged<'p>>> {
-    let mut deployments: BTreeMap<String, Option<NamedDeployment>> = BTreeMap::new();
-    let mut budgets: BTreeMap<String, Vec<PodDisruptionBudget>> = BTreeMap::new();
-    let mut autoscalers: BTreeMap<String, Vec<HorizontalPodAutoscaler>> = BTreeMap::new();
-    let mut judged = Vec::with_capacity(found.len());
-    for Found { pod, cause } in found {
-        let replica_set = pod.controller.as_ref().filter(|controller| controller.kind == "ReplicaSet");
-        let deployment = match replica_set {
-            None => None,
-            Some(controller) => match deployments.get(&controller.uid) {
-                Some(known) => known.clone(),
-                None => {
-                    let asked = deployment(client, &pod.namespace, controller).await?;
-                    deployments.insert(controller.uid.clone(), asked.clone());
-                    asked
-                }
-            },
-        };
-        let readiness = if pod.is_ready { Readiness::Ready } else { Readiness::NotReady };
-        // Nobody misses a pod that is not Ready, so that its replacement need not come first.
-        let comes_first = new_before_old == NewBeforeOld::Allowed && pod.new_before_old && pod.is_ready;
-        let replacement = match &deployment {
-            Some(NamedDeployment { name, .. }) if comes_first => {
-                if !autoscalers.contains_key(&pod.namespace) {
-                    let api: Api<HorizontalPodAutoscaler> = Api::namespaced(client.clone(), &pod.namespace);
-                    let all = api.list(&ListParams::default()).await.context("autoscalers")?;
-                    autoscalers.insert(pod.namespace.clone(), all.items);
-                }
-                let all = autoscalers.get(&pod.namespace).map(Vec::as_slice).unwrap_or_default();
-                Replacement::BeforeThePod(count_owner(all, name))
-            }
-            _ => Replacement::AfterThePod,
-        };
-        // Budgets count Ready pods. What they say of others, and once there is one pod more, the API server decides at the
-        // eviction.
-        let disruption = match readiness {
-            _ if comes_first => Disruption::Allowed,
-            Readiness::NotReady => Disruption::Allowed,
-            Readiness::Ready => {
-                if !budgets.contains_key(&pod.namespace) {
-                    let api: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &pod.namespace);
-                    let all = api.list(&ListParams::default()).await.context("disruption budgets")?;
-                    budgets.insert(pod.namespace.clone(), all.items);
-                }
-                disruption(budgets.get(&pod.namespace).map(Vec::as_slice).unwrap_or_default(), pod)
-            }
-        };
-        let workload = match &deployment {
-            Some(NamedDeployment { uid, ready, rollout, .. }) => {
-                Workload::Deployment(Deployment { uid: uid.clone(), rollout: *rollout, ready: *ready })
-            }
-            None => Workload::Other { kind: pod.controller.as_ref().map(|owner| owner.kind.clone()) },
-        };
-        let candidate =
-            Candidate { pod: pod.uid.clone(), cause, readiness, workload, disruption, replacement };
-        judged.push(Judged { pod, candidate, deployment });
-    }
-    Ok(judged)
-}
-
-/// The Deployment of a ReplicaSet; `None` if it has none.
-async fn deployment(
+/// The Deployment of a ReplicaSet; `None` if it has none. Whoever writes a pod writes the names of its owners, which no object
+/// may have.
+pub(super) async fn deployment(
     client: &Client,
     namespace: &str,
     replica_set: &Controller,
 ) -> Result<Option<NamedDeployment>> {
+    if !is_object_name(&replica_set.name) {
+        return Ok(None);
+    }
     let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
     let set = sets.get_metadata_opt(&replica_set.name).await.context("the pod's ReplicaSet")?;
     let Some(set) = set.filter(|set| set.metadata.uid.as_ref() == Some(&replica_set.uid)) else {
@@ -116,7 +42,7 @@ async fn deployment(
     };
     let mut owners = set.metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == "Deployment");
-    let Some(owner) = owner else { return Ok(None) };
+    let Some(owner) = owner.filter(|owner| is_object_name(&owner.name)) else { return Ok(None) };
     let deployments: Api<KubeDeployment> = Api::namespaced(client.clone(), namespace);
     let found = deployments.get_opt(&owner.name).await.context("the pod's Deployment")?;
     let Some(found) = found.filter(|found| is(&found.metadata, &owner.uid)) else { return Ok(None) };
@@ -166,7 +92,7 @@ fn count(number: Option<i32>) -> u32 {
 }
 
 /// Who decides on the number of replicas of a Deployment. KEDA scales by autoscalers, too.
-fn count_owner(autoscalers: &[HorizontalPodAutoscaler], deployment: &str) -> CountOwner {
+pub(super) fn count_owner(autoscalers: &[HorizontalPodAutoscaler], deployment: &str) -> CountOwner {
     let scales = |autoscaler: &&HorizontalPodAutoscaler| {
         let target = &autoscaler.spec.scale_target_ref;
         target.kind == "Deployment" && target.name == deployment
@@ -177,7 +103,7 @@ fn count_owner(autoscalers: &[HorizontalPodAutoscaler], deployment: &str) -> Cou
     }
 }
 
-fn disruption(budgets: &[PodDisruptionBudget], pod: &FpgaPod) -> Disruption {
+pub(super) fn disruption(budgets: &[PodDisruptionBudget], pod: &FpgaPod) -> Disruption {
     let selects = |budget: &&PodDisruptionBudget| {
         let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
         // A selector that can't be understood may select the pod.

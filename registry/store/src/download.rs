@@ -184,15 +184,15 @@ async fn open(options: &StoreOptions, wanted: &Wanted, from: u64) -> Result<Down
         Source::Oci { registry, repository } => {
             let credentials = match (&options.credentials, &wanted.owner) {
                 (Some(path), Owner::Library) => {
-                    Credentials::from_docker_config(path, &format!("{registry}/{repository}"))?
+                    Credentials::of_pull_secret(path, &format!("{registry}/{repository}"))?
                 }
-                (None, _) | (_, Owner::Namespace(_)) => None,
+                (None, _) | (_, Owner::Own { .. }) => Vec::new(),
             };
             let registry = Registry::new(host, of_host(options.hosts.plain_http(host), credentials))?;
             Ok(registry.open_blob(repository, wanted.digest, wanted.bytes, from).await?)
         }
         Source::Https { path, .. } => {
-            let host = Registry::new(host, of_host(PlainHttp::No, None))?;
+            let host = Registry::new(host, of_host(PlainHttp::No, Vec::new()))?;
             Ok(host.open_path(path, wanted.bytes, from).await?)
         }
     }
@@ -252,7 +252,7 @@ fn told(error: &RegistryError) -> String {
         }
         RegistryError::Elsewhere { registry, place } => {
             format!(
-                "{registry} sends to {place:?}, which is not followed; an administrator lists hosts by --bitstream-hosts"
+                "{registry} sends to {place:?}, which is not followed; an administrator lists hosts without TLS as http://HOST:PORT in --bitstream-hosts"
             )
         }
         other => other.to_string(),

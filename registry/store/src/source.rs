@@ -25,8 +25,14 @@ pub struct Wanted {
 pub enum Owner {
     /// The library's, which administrators write. Its sources may need the pull Secret.
     Library,
-    /// A namespace's own. Its sources are asked without the pull Secret.
-    Namespace(String),
+    /// A namespace's own Bitstream, by its namespace and its UID: a namespace of the same name that comes later inherits
+    /// nothing. Its sources are asked without the pull Secret.
+    Own {
+        /// The namespace.
+        namespace: String,
+        /// UID of the Bitstream.
+        uid: String,
+    },
 }
 
 /// Where the bytes of a bitstream are.
@@ -111,9 +117,9 @@ pub(crate) fn hex(digest: &Digest) -> String {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // No namespace has this name, since names have no spaces.
+            // No namespace has a name with spaces.
             Self::Library => f.write_str("the library"),
-            Self::Namespace(namespace) => f.write_str(namespace),
+            Self::Own { namespace, uid } => write!(f, "{namespace}/{uid}"),
         }
     }
 }
@@ -139,6 +145,8 @@ mod tests {
             (oci.host(), oci.to_string().as_str()),
             ("registry.example:5000", "registry.example:5000/team/sobel")
         );
+        let hub = Source::oci(&format!("team/sobel@{digest}")).unwrap();
+        assert_eq!(hub.to_string(), "docker.io/team/sobel");
         let https = Source::https("https://files.example/a/b?x=1").unwrap();
         assert_eq!(
             (https.host(), https.to_string().as_str()),
@@ -154,7 +162,7 @@ mod tests {
         ] {
             assert!(Source::https(text).is_err(), "{text}");
         }
-        for text in ["", "sobel", "registry.example/UP@x", "https://registry.example/a"] {
+        for text in ["", "Sobel", "registry.example/UP@x", "https://registry.example/a"] {
             assert!(Source::oci(text).is_err(), "{text}");
         }
     }
@@ -167,11 +175,13 @@ mod tests {
             source: Source::Https { host: host.to_owned(), path: "/".to_owned() },
             owner,
         };
-        let shop = || Owner::Namespace("shop".to_owned());
+        let of = |uid: &str| Owner::Own { namespace: "shop".to_owned(), uid: uid.to_owned() };
+        let shop = || of("1");
         let all = [
             wanted(1, "a", shop()),
             wanted(2, "a", shop()),
             wanted(1, "b", shop()),
+            wanted(1, "a", of("2")),
             wanted(1, "a", Owner::Library),
         ];
         let keys: std::collections::BTreeSet<_> = all.iter().map(Wanted::key).collect();

@@ -77,6 +77,7 @@ struct Counts {
     downloads: AtomicU64,
     failures: AtomicU64,
     evictions: AtomicU64,
+    comparisons: AtomicU64,
     /// Bytes of downloads that have ended.
     fetched_bytes: AtomicU64,
 }
@@ -96,6 +97,8 @@ pub struct Figures {
     pub failures: u64,
     /// Whole files that went for others.
     pub evictions: u64,
+    /// Files that were read to compare them with their digests, or looked for.
+    pub comparisons: u64,
     /// Bytes that came, of downloads that have ended.
     pub fetched_bytes: u64,
 }
@@ -146,7 +149,7 @@ impl Store {
     /// The path of the file with the bytes that are wanted. What is not there is fetched, once for all callers that want
     /// it at the same time; a download goes on although its callers stop waiting, until [`Store::retain`] says that no
     /// asker wants it. The store fetches bytes again if no source of this owner has ever delivered them. So a digest alone
-    /// gives no bytes.
+    /// gives no bytes (`registry/README.md`).
     ///
     /// `in_use` says whether the file with a digest must stay. The caller sees to it that the wanted one must, from before
     /// the call until the file is used no more; `in_use` must not wait for a caller of this function.
@@ -203,7 +206,7 @@ impl Store {
             (state.contents.bytes(), state.contents.whole() as u64)
         };
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { downloads, failures, evictions, fetched_bytes } = &self.counts;
+        let Counts { downloads, failures, evictions, comparisons, fetched_bytes } = &self.counts;
         Figures {
             bytes,
             limit_bytes: self.options.limit_bytes,
@@ -211,6 +214,7 @@ impl Store {
             downloads: count(downloads),
             failures: count(failures),
             evictions: count(evictions),
+            comparisons: count(comparisons),
             fetched_bytes: count(fetched_bytes),
         }
     }
@@ -318,6 +322,12 @@ impl Store {
 
     /// Whether a whole file is there with the bytes of its name. One with other bytes is removed.
     async fn compare(&self, digest: Digest) -> bool {
+        // Each owner and source without a note asks: a file is read once.
+        let is_compared = self.state.lock().compared.contains(&digest);
+        if is_compared && self.folder.path(&Item::Whole(digest)).exists() {
+            return true;
+        }
+        self.counts.comparisons.fetch_add(1, Ordering::Relaxed);
         let folder = self.folder.clone();
         let is_whole = tokio::task::spawn_blocking(move || folder.is_whole(digest)).await.unwrap_or(false);
         let (mut state, item) = (self.state.lock(), Item::Whole(digest));

@@ -246,7 +246,8 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
                 say(Kind::Chunk(chunk)).await?;
             }
             Way::UnreadReads => {
-                let read = v1::ReadBuffer { buffer, offset: 0, size: 4 << 20, into: None };
+                let read =
+                    v1::ReadBuffer { buffer, offset: 0, size: 4 << 20, into: None, memory_at_start: false };
                 say(flush(v1::Command {
                     event: id,
                     queue,

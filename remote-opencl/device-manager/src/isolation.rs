@@ -21,4 +21,5 @@ pub mod pool;
 pub mod process;
 pub mod relay;
 pub mod seccomp;
+pub mod shared_board;
 pub mod tenant_process;

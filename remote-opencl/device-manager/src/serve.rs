@@ -150,6 +150,7 @@ impl ServeArgs {
         let common = Common {
             devices: device,
             slots,
+            reconfigured_part,
             reconfiguration_time,
             source_as_bitstream,
             bitstreams: bitstreams.clone(),
@@ -247,9 +248,12 @@ impl ServeArgs {
             catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
         });
         dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
-        let board = match reconfiguration {
-            Reconfiguration::Partial => QuiesceLock::default(),
-            Reconfiguration::Full => QuiesceLock::whole(confinement.clone()),
+        let board = match (reconfiguration, isolation.as_ref().and_then(|plan| plan.board.as_ref())) {
+            (Reconfiguration::Partial, _) => QuiesceLock::default(),
+            (Reconfiguration::Full, None) => QuiesceLock::whole(confinement.clone(), metrics.clone()),
+            (Reconfiguration::Full, Some(board)) => board
+                .lock_of_manager(confinement.clone(), metrics.clone())
+                .context("cannot start a thread")?,
         };
         let dispatcher = Arc::new(dispatcher);
         let sessions = sessions::Config {
@@ -341,12 +345,6 @@ impl ServeArgs {
             bail!(
                 "--store can't be had with --isolate process: what a tenant brings is kept in its process; leave \
                  --store out"
-            );
-        }
-        if self.reconfiguration == Reconfiguration::Full {
-            bail!(
-                "--reconfiguration full can't be had with --isolate process, whose contexts are in other processes: \
-                 write `--isolate protocol`, and let tenants share the manager's process"
             );
         }
         if self.model.is_some() {

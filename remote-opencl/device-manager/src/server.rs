@@ -12,16 +12,18 @@ use crate::handshake::Access;
 use crate::isolation::pool::Plan;
 use crate::listen::Listener;
 use crate::peer::Accepted;
-use crate::pool::broker_stream;
+use crate::pool::broker_stream::{self, Brokers};
+use crate::pool::lender::Lender;
 use connection::connection;
 use fpga_board::dispatch::MIN_STALL;
 use fpga_board::slots::SessionId;
-use fpga_core::device::Health;
+use fpga_core::device::{Health, Rotation};
 use fpga_session::config as sessions;
 use fpga_session::governor::Governor;
 use fpga_session::inventory::InventoryError;
 use fpga_session::locality::Credentials;
 use fpga_session::metrics::Metrics;
+use fpga_session::reporting::Reports;
 use fpga_session::session::Shared;
 use fpga_session::shutdown::Shutdown;
 use fpga_session::side_socket::SideSocket;
@@ -39,6 +41,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const MAX_GREETINGS: usize = 64;
 /// Interval at which the settings of tenants are read.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which the collector's last answer is looked at. A manager repeats its status every 15 s.
+const ROTATION_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for the last tasks of sessions that have outlasted a drain.
 const LAST_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
 /// An id that no session has: sessions are numbered from 1.
@@ -140,9 +144,31 @@ fn lend(manager: &Arc<Manager>) -> JoinSet<()> {
     let stalled = lender.clone();
     tokio::spawn(async move { stalled.start_stalled(MIN_STALL).await });
     if let Some(brokers) = manager.config.brokers.clone() {
-        lends.spawn(async move { broker_stream::lend(&lender, &brokers).await });
+        let reports = manager.config.sessions.reports.clone();
+        lends.spawn(async move { lend_in_rotation(&lender, &brokers, &reports).await });
     }
     lends
+}
+
+/// Lends slots to the pool, for ever, while the board is in rotation. A board that leaves rotation recalls its leases.
+async fn lend_in_rotation(lender: &Lender, brokers: &Brokers, reports: &Reports) {
+    loop {
+        tokio::select! {
+            () = broker_stream::lend(lender, brokers) => {}
+            () = rotates(reports, Rotation::Out) => {}
+        }
+        tracing::info!("The board is cordoned: the pool gets no slots of it");
+        lender.drain();
+        rotates(reports, Rotation::In).await;
+        tracing::info!("The board is in rotation again");
+    }
+}
+
+/// Waits until the board is in or out of rotation.
+async fn rotates(reports: &Reports, rotation: Rotation) {
+    while reports.rotation() != rotation {
+        tokio::time::sleep(ROTATION_INTERVAL).await;
+    }
 }
 
 /// Waits until the last session has ended, or for the time that a drain may take. Then ends all sessions.

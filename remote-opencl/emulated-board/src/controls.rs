@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// counters can't be read. Processes of tenants keep the variable, like the runtime's own settings.
 pub const VARIABLE: &str = "CL_EMULATED_BOARD";
 
+/// Maximum number of processes that share a board.
+const MAX_PROCESSES: usize = 32;
+
 /// The controls and counters of one board. The mapping lives as long as the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Controls(&'static Words);
@@ -27,6 +30,12 @@ struct Words {
     hold_markers: AtomicU64,
     held: AtomicU64,
     unplugged: AtomicU64,
+    shared: AtomicU64,
+    /// The hash of the loaded image, if processes share the board.
+    image: AtomicU64,
+    busy: AtomicU64,
+    /// For each process its id and, in the lower half, its number of contexts.
+    contexts: [AtomicU64; MAX_PROCESSES],
 }
 
 impl Controls {
@@ -92,6 +101,62 @@ impl Controls {
         self.0.hold_markers.store(hold.into(), Ordering::SeqCst);
     }
 
+    /// Sets whether all processes share the board.
+    pub fn share(self, share: bool) {
+        self.0.shared.store(share.into(), Ordering::SeqCst);
+    }
+
+    /// Number of loads that were refused because another process had a context.
+    #[must_use]
+    pub fn busy(self) -> u64 {
+        self.0.busy.load(Ordering::SeqCst)
+    }
+
+    /// The loaded image, if processes share the board; 0 if there is none.
+    pub(crate) fn shared_image(self) -> Option<u64> {
+        self.is_shared().then(|| self.0.image.load(Ordering::SeqCst))
+    }
+
+    fn is_shared(self) -> bool {
+        self.0.shared.load(Ordering::SeqCst) != 0
+    }
+
+    /// Loads an image for all processes. Returns whether it is another one.
+    pub(crate) fn load_shared(self, image: u64) -> bool {
+        self.0.image.swap(image, Ordering::SeqCst) != image
+    }
+
+    /// Notes the number of contexts of this process.
+    pub(crate) fn has_contexts(self, contexts: usize) {
+        let own = std::process::id();
+        let now = u64::from(own) << 32 | contexts as u64;
+        let mine = |place: &&AtomicU64| process_of(place) == Some(own);
+        if let Some(place) = self.0.contexts.iter().find(mine) {
+            return place.store(now, Ordering::SeqCst);
+        }
+        for place in &self.0.contexts {
+            let is_free = process_of(place).is_none_or(|process| !lives(process));
+            let before = place.load(Ordering::SeqCst);
+            if is_free && place.compare_exchange(before, now, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Whether another process that lives has a context on a shared board, which keeps this image out. Counts that.
+    pub(crate) fn is_kept_busy(self, image: u64) -> bool {
+        let has_contexts = |place: &AtomicU64| {
+            place.load(Ordering::SeqCst) & u64::from(u32::MAX) > 0
+                && process_of(place).is_some_and(|process| process != std::process::id() && lives(process))
+        };
+        let busy = self.shared_image().is_some_and(|loaded| loaded != image)
+            && self.0.contexts.iter().any(has_contexts);
+        if busy {
+            self.0.busy.fetch_add(1, Ordering::SeqCst);
+        }
+        busy
+    }
+
     /// Sets whether the runtime lists no device, as if the board were not there.
     pub fn unplugged(self, unplugged: bool) {
         self.0.unplugged.store(unplugged.into(), Ordering::SeqCst);
@@ -136,6 +201,14 @@ impl Controls {
         }
         self.0.held.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+fn process_of(place: &AtomicU64) -> Option<u32> {
+    u32::try_from(place.load(Ordering::SeqCst) >> 32).ok().filter(|process| *process != 0)
+}
+
+fn lives(process: u32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
 }
 
 fn map(file: &File) -> io::Result<Controls> {

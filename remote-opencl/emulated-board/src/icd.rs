@@ -2,6 +2,7 @@
 #![allow(non_snake_case, reason = "the standard's names")]
 
 use crate::cl;
+use crate::contexts;
 use crate::controls::Controls;
 use crate::image;
 use crate::pocl::{pocl, take_over};
@@ -27,7 +28,12 @@ pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
     // SAFETY: `first` has room for one platform.
     if unsafe { (pocl.platforms)(1, &raw mut first, std::ptr::null_mut()) } == 0 && !first.is_null() {
         // SAFETY: the platform is PoCL's.
-        unsafe { take_over(first, image::insert) };
+        unsafe {
+            take_over(first, |table| {
+                image::insert(table);
+                contexts::insert(table);
+            });
+        };
     }
     // SAFETY: the arguments are the loader's, unchanged.
     unsafe { (pocl.platforms)(num, platforms, num_ret) }

@@ -55,7 +55,14 @@ unsafe extern "C" fn clCreateProgramWithBinary(
         }
         std::ptr::null_mut()
     };
-    if controls.loads_fail() {
+    if num_devices == 0 || lengths.is_null() || binaries.is_null() {
+        return fail(cl::CL_INVALID_VALUE);
+    }
+    let mut hasher = DefaultHasher::new();
+    // SAFETY: the standard requires an entry for each device, with as many bytes.
+    hasher.write(unsafe { std::slice::from_raw_parts(*binaries, *lengths) });
+    let image = hasher.finish();
+    if controls.loads_fail() || controls.is_kept_busy(image) {
         return fail(cl::CL_DEVICE_NOT_AVAILABLE);
     }
     let Some(call) = theirs().and_then(|theirs| theirs.clCreateProgramWithBinary) else {
@@ -64,16 +71,16 @@ unsafe extern "C" fn clCreateProgramWithBinary(
     // SAFETY: the arguments are the caller's, unchanged.
     let program =
         unsafe { call(context, num_devices, device_list, lengths, binaries, binary_status, errcode_ret) };
-    if program.is_null() || num_devices == 0 {
+    if program.is_null() {
         return program;
     }
-    let mut hasher = DefaultHasher::new();
-    // SAFETY: PoCL accepted the arrays, so the first entry exists and has its bytes.
-    hasher.write(unsafe { std::slice::from_raw_parts(*binaries, *lengths) });
-    let image = hasher.finish();
     with_board(|board| {
         board.images.insert(program as usize, image);
-        if board.image.replace(image) != Some(image) {
+        let is_another = match controls.shared_image() {
+            Some(_) => controls.load_shared(image),
+            None => board.image.replace(image) != Some(image),
+        };
+        if is_another {
             controls.count_load();
         }
     });
@@ -122,7 +129,8 @@ unsafe extern "C" fn clEnqueueNDRangeKernel(
         };
     }
     let is_loaded = with_board(|board| {
-        board.images.get(&(program as usize)).is_none_or(|image| board.image == Some(*image))
+        let loaded = controls.shared_image().or(board.image);
+        board.images.get(&(program as usize)).is_none_or(|image| loaded == Some(*image))
     });
     if !is_loaded {
         controls.count_refused();

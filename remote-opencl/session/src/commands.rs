@@ -17,7 +17,7 @@ use bytes::Bytes;
 use fpga_board::dispatch::Kind;
 use fpga_vendor::Region;
 use fpga_vendor::SharedBytes;
-use fpga_vendor::{Extent, Layout};
+use fpga_vendor::{ClError, ClResult, Extent, Layout};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -32,10 +32,9 @@ pub struct Body {
     pub need: Need,
     /// Kind of the kernel; `None` if the command runs no kernel.
     pub kind: Option<Kind>,
-    /// The governor's hold for the command's data.
+    /// The governor's hold for the command's data. A read may take it when it starts.
     pub hold: Option<Hold>,
     /// The governor's hold for the message, shared with the other commands of the message.
-    #[expect(dead_code, reason = "the hold ends with the last of these commands")]
     pub message: Arc<Hold>,
     /// Time when the message arrived, in ns of the manager's monotonic clock.
     pub received_at: u64,
@@ -45,6 +44,22 @@ pub struct Body {
     pub tracing: Tracing,
     /// The modelled times of the command, on a modelled board.
     pub span: Option<Span>,
+}
+
+impl Body {
+    /// Takes memory for the bytes of a read that took none when it arrived.
+    ///
+    /// # Errors
+    /// `CL_OUT_OF_RESOURCES` if there is none.
+    pub fn take_memory(&mut self) -> ClResult<()> {
+        if let Operation::Read { size, into: None, .. } = self.operation
+            && self.hold.is_none()
+        {
+            let more = self.message.more(size as u64).map_err(|_| ClError::OUT_OF_RESOURCES)?;
+            self.hold = Some(more);
+        }
+        Ok(())
+    }
 }
 
 /// Whether a client waits for the end of this very command, or may be told with a later one.

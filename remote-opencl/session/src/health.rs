@@ -45,6 +45,16 @@ struct Inner {
     outcomes: Option<Mutex<HashMap<TaskId, LaunchOutcome>>>,
 }
 
+/// A killed process that does not end. Dropping this notes that it has ended.
+#[derive(Debug)]
+pub struct Lingering(Health);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        self.0.0.state.lock().lingering_process_ended();
+    }
+}
+
 /// How the last kernel of a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LaunchOutcome {
@@ -159,6 +169,13 @@ impl Health {
     /// Notes that commands of a client that has gone do not end.
     pub fn abandoned(&self) {
         self.0.state.lock().abandoned();
+    }
+
+    /// Notes that a killed process does not end, until the result is dropped.
+    #[must_use]
+    pub fn process_lingers(&self) -> Lingering {
+        self.0.state.lock().process_lingers();
+        Lingering(self.clone())
     }
 
     /// Notes that the manager drains: the device takes no new sessions.

@@ -247,12 +247,14 @@ impl Metrics {
             buffer_bytes: STORAGES.map(buffers),
             refused: REFUSALS.map(|quota| self.quota_refusals.get_or_create(&RefusedLabels { quota }).get()),
             spans_dropped: tracer.dropped(),
+            contexts_destroyed: self.contexts_destroyed.get(),
         }
     }
 
     /// Adds counters of a tenant process, and to this tracer's.
     pub fn add(&self, counted: &Counted, tracer: &Tracer) {
         tracer.dropped_before(counted.spans_dropped);
+        self.contexts_destroyed.inc_by(counted.contexts_destroyed);
         for (direction, of_paths) in DIRECTIONS.into_iter().zip(counted.bytes) {
             for (path, bytes) in PATHS.into_iter().zip(of_paths) {
                 self.count_bytes(direction, path, bytes);

@@ -9,7 +9,7 @@ use crate::trace::Trace;
 use fpga_board::dispatch::{EndedTask, SlotUsage, Tenant};
 use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::{BitstreamId, Digest};
-use fpga_core::device::{DeviceStatus, Health, LoadedBitstream, ReconfiguredPart};
+use fpga_core::device::{DeviceStatus, Health, LoadedBitstream, ReconfiguredPart, Rotation};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Reporter, WholeMillis};
@@ -179,6 +179,12 @@ impl Reports {
             state.health = health;
             changed
         });
+    }
+
+    /// Whether the device is in rotation, by the collector's last answer.
+    #[must_use]
+    pub fn rotation(&self) -> Rotation {
+        self.inner.reporter.as_ref().map_or(Rotation::In, |reporter| reporter.rotation(&self.inner.facts.id))
     }
 
     /// Reports the loaded bitstreams again, since names of bitstreams have changed.

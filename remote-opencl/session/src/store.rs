@@ -5,7 +5,7 @@
 //! recently used bitstream is evicted first. Callers pass bytes of their own: bytes are never hashed in memory that
 //! a client can still write to.
 //!
-//! A digest is not secret: it is in node states, pods and logs. So a tenant gets the bytes of a bitstream, or
+//! A digest is not secret: who may read nodes, pods or logs knows it. So a tenant gets the bytes of a bitstream, or
 //! learns that the store has them, only after it has sent them once itself, even if other tenants have sent them.
 //! The operator's bitstreams are for every tenant.
 

@@ -36,7 +36,7 @@ pub use info::{DeviceId, PlatformId, device_info, devices, platform_info, platfo
 pub use kernel::{ArgKind, Kernel, WorkGroupInfo};
 pub use object::is_on as objects_are_remembered;
 pub use program::{Included, Program};
-pub use reconfiguration::{Switched, remember_objects, switch, switches};
+pub use reconfiguration::{Saved, Switched, release_all, remember_objects, restore_all, switches};
 pub use rects::{Extent, Layout, Region};
 pub use shared_bytes::SharedBytes;
 pub use sub_device::SubDevice;

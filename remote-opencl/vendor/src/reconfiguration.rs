@@ -5,7 +5,7 @@
 //! loads the image. The contents of buffers and images are read before the release and given to the new objects. In
 //! between the old contents are overwritten, so that a runtime which returns the same memory does not hide an error.
 //! Events have ended by then and stay as records. An object that can't be made again becomes a null handle, and calls
-//! on it return OpenCL's error codes. The caller of [`switch`] ensures that no other thread uses the vendor meanwhile.
+//! on it return OpenCL's error codes. From [`release_all`] to the end of [`restore_all`] no other thread uses the vendor.
 
 use crate::api::{api, call, check};
 use crate::enqueue::Enqueued;
@@ -36,10 +36,6 @@ static FAILS_FROM: AtomicU64 = AtomicU64::new(0);
 /// The counts of a switch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Switched {
-    /// Contexts that were destroyed.
-    pub contexts: u64,
-    /// Contexts that the vendor itself still holds.
-    pub outlived: u64,
     /// Objects that were made again.
     pub restored: u64,
     /// Objects that could not be made again.
@@ -72,17 +68,32 @@ pub fn switches() -> u64 {
 /// A function that runs its argument confined. Programs are built again in it.
 pub type Confined<'a> = &'a dyn Fn(&mut (dyn FnMut() + Send));
 
-/// Releases all objects and makes them again. Programs of binaries are made again only if they are of `images`. No
-/// other thread may use the vendor meanwhile.
-pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
-    // In the order of creation: an object comes after those that it needs.
-    let all: Vec<(u64, Arc<Recipe>)> =
-        object::recipes().iter().map(|(id, recipe)| (*id, recipe.clone())).collect();
-    let all: Vec<(u64, Arc<Recipe>, Arc<VendorObject>)> = all
-        .into_iter()
-        .filter_map(|(id, recipe)| recipe.object.upgrade().map(|object| (id, recipe, object)))
-        .collect();
-    let mut switched = Switched::default();
+/// What [`restore_all`] gives back to the objects.
+#[derive(Debug)]
+pub struct Saved {
+    /// Contents of buffers and images, by the ids of their recipes.
+    contents: HashMap<u64, ClResult<Vec<u8>>>,
+    /// Contexts that were destroyed.
+    pub contexts: u64,
+    /// Contexts that the vendor itself still holds.
+    pub outlived: u64,
+}
+
+/// An object that lives, its recipe, and the recipe's id.
+type Known = (u64, Arc<Recipe>, Arc<VendorObject>);
+
+/// The objects in the order of creation: an object comes after those that it needs.
+fn known() -> Vec<Known> {
+    let all: Vec<_> = object::recipes().iter().map(|(id, recipe)| (*id, recipe.clone())).collect();
+    let living =
+        |(id, recipe): (u64, Arc<Recipe>)| recipe.object.upgrade().map(|object| (id, recipe, object));
+    all.into_iter().filter_map(living).collect()
+}
+
+/// Releases all objects, and saves what buffers and images contain.
+#[must_use]
+pub fn release_all() -> Saved {
+    let all = known();
     for (_, recipe, object) in &all {
         if let Kind::Event = recipe.kind {
             let event = Event::of(object.clone());
@@ -92,17 +103,24 @@ pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
             object.past.store(status.min(0), Ordering::Relaxed);
         }
     }
-    let mut saved = save(&all);
+    let mut saved = Saved { contents: save(&all), contexts: 0, outlived: 0 };
     for (_, recipe, object) in all.iter().rev() {
         if let Kind::Context { .. } = recipe.kind {
             if is_held_by_nobody_else(object) {
-                switched.contexts += 1;
+                saved.contexts += 1;
             } else {
-                switched.outlived += 1;
+                saved.outlived += 1;
             }
         }
         object.release();
     }
+    saved
+}
+
+/// Makes the objects again that still live. Programs of binaries are made again only if they are of `images`.
+pub fn restore_all(mut saved: Saved, images: &[Digest], confined: Confined<'_>) -> Switched {
+    let all = known();
+    let mut switched = Switched::default();
     let number = SWITCHES.fetch_add(1, Ordering::AcqRel) + 1;
     let fails_at = FAILS_AT.load(Ordering::Relaxed);
     let fails_at = (number >= FAILS_FROM.load(Ordering::Relaxed)).then_some(fails_at);
@@ -120,7 +138,7 @@ pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
             continue;
         }
         counted += 1;
-        let made = match saved.remove(id) {
+        let made = match saved.contents.remove(id) {
             _ if fails_at == Some(counted) => Err(ClError::OUT_OF_RESOURCES),
             Some(Ok(contents)) => make(Some(&contents)),
             Some(Err(error)) => Err(error),
@@ -170,7 +188,7 @@ fn again(recipe: &Recipe, make: &Make, release: Release) -> ClResult<*mut c_void
 }
 
 /// The contents of buffers and images, by their ids. Overwrites the old contents.
-fn save(all: &[(u64, Arc<Recipe>, Arc<VendorObject>)]) -> HashMap<u64, ClResult<Vec<u8>>> {
+fn save(all: &[Known]) -> HashMap<u64, ClResult<Vec<u8>>> {
     let mut saved = HashMap::new();
     for (_, recipe, context) in all {
         let Kind::Context { device } = recipe.kind else { continue };

@@ -52,6 +52,9 @@ pub struct Filtered<T = String, J = String> {
     pub source: T,
     /// Why the node was rejected; `None` if it passed.
     pub rejection: Option<J>,
+    /// The node's boards that are out of rotation now, each with the reason; none if that is not the rejection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cordons: Vec<String>,
 }
 
 /// A prioritize's result for a node.

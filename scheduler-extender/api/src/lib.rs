@@ -16,3 +16,6 @@ pub use decision::{BestNode, DecisionView};
 pub use explanation::{Decided, ExpectedShare, Explanation, Filtered, Measured, Score, Scored};
 pub use influence::ScoreInfluence;
 pub use node::{KnownState, NodeChanges, NodeView};
+
+/// Audience of the tokens that readers show the extender.
+pub const READ_AUDIENCE: &str = "fpga-scheduler-extender-read";

@@ -68,23 +68,20 @@ impl Published {
     pub(super) fn put(&mut self, name: &str, mut node: Node) -> Option<Arc<Node>> {
         self.changes += 1;
         node.change = self.changes;
-        let node = Arc::new(node);
-        match self.nodes.get_mut(name) {
-            Some(known) => Some(std::mem::replace(known, node)),
-            None => self.nodes.insert(name.into(), node),
-        }
+        self.nodes.put(name, Arc::new(node))
     }
 
     /// Removes a node, if it is there.
     pub(super) fn remove(&mut self, name: &str) {
-        if let Some((name, _)) = self.nodes.remove_entry(name) {
+        if let Some(name) = self.nodes.remove(name) {
             self.has_gone(name);
         }
     }
 
     /// Removes the nodes whose names are not wanted.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
-        let unwanted: Vec<Box<str>> = self.nodes.keys().filter(|name| !is_wanted(name)).cloned().collect();
+        let unwanted: Vec<Box<str>> =
+            self.nodes.keys().filter(|name| !is_wanted(name)).map(Box::from).collect();
         unwanted.iter().for_each(|name| self.remove(name));
     }
 
@@ -113,7 +110,7 @@ impl Published {
         Changes {
             version: Version { instance: self.instance, change: self.changes },
             is_whole: since.is_none(),
-            nodes: nodes.map(|(name, node)| (name.clone(), Arc::clone(node))).collect(),
+            nodes: nodes.map(|(name, node)| (Box::from(name), Arc::clone(node))).collect(),
             gone: gone.map(|(_, name)| name.clone()).collect(),
         }
     }

@@ -1,6 +1,8 @@
 use super::*;
-use fpga_core::node_state::FIELD_MANAGER;
+use fpga_core::node_state::{FIELD_MANAGER, controller};
+use fpga_core::node_terms::{Intake, NodeTerms};
 use fpga_core::units::{MonotonicTime, WallTime};
+use k8s_openapi::api::core::v1::NodeSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -40,7 +42,7 @@ fn dated_by(manager: &str, age_ms: u64, mut node: ObjectMeta) -> ObjectMeta {
 
 fn known(index: &NodeIndex) -> (Source, Option<(u64, u64)>) {
     let nodes = index.read();
-    let node = &nodes["n"];
+    let node = &nodes.get("n").unwrap();
     let Knowledge::Known(received) = &node.facts.knowledge else { return (node.source, None) };
     (node.source, Some((received.state().seq, received.age(MonotonicTime(1_000)).0)))
 }
@@ -92,7 +94,7 @@ fn the_same_annotation_again_makes_nothing_younger() {
     node.labels.as_mut().unwrap().insert("fpga-scheduling.io/board".into(), "a10".into());
     index.apply(node, Shown::Changed, at(900));
     assert_eq!(known(&index), (Source::Watched, Some((1, 900))));
-    assert_eq!(index.read()["n"].facts.labels.board.as_deref(), Some("a10"));
+    assert_eq!(index.read().get("n").unwrap().facts.labels.board.as_deref(), Some("a10"));
 }
 
 #[test]
@@ -124,11 +126,11 @@ fn garbage_is_unreadable_and_once_counted() {
     let index = NodeIndex::default();
     let garbage = mk_node(Some("{]"));
     assert!(matches!(index.apply(garbage.clone(), Shown::Changed, at(0)), Noted::Unreadable(_)));
-    assert_eq!(index.read()["n"].facts.knowledge, Knowledge::Unreadable);
-    assert!(index.read()["n"].problem.is_some());
+    assert_eq!(index.read().get("n").unwrap().facts.knowledge, Knowledge::Unreadable);
+    assert!(index.read().get("n").unwrap().problem.is_some());
     assert_eq!(index.apply(garbage, Shown::Changed, at(0)), Noted::Fine);
     index.apply(mk_node(None), Shown::Changed, at(0));
-    assert_eq!(index.read()["n"].facts.knowledge, Knowledge::Absent);
+    assert_eq!(index.read().get("n").unwrap().facts.knowledge, Knowledge::Absent);
 }
 
 #[test]
@@ -190,12 +192,12 @@ fn what_is_streamed_outlives_the_annotation_and_garbage_in_it() {
     assert_eq!(index.stream("n", "uid-1", state(1, 2), at(0)), Ok(Taken::Yes));
     assert!(matches!(index.apply(mk_node(Some("{]")), Shown::Changed, at(0)), Noted::Unreadable(_)));
     assert_eq!(known(&index), (Source::Stream, Some((2, 1_000))));
-    assert!(index.read()["n"].problem.is_some());
+    assert!(index.read().get("n").unwrap().problem.is_some());
     index.apply(mk_node(None), Shown::Changed, at(0));
     assert_eq!(known(&index), (Source::Stream, Some((2, 1_000))));
     // The streamed state has become stale, so it no longer counts.
     index.apply(mk_node(Some("{]")), Shown::Changed, at(180_001));
-    assert_eq!(index.read()["n"].facts.knowledge, Knowledge::Unreadable);
+    assert_eq!(index.read().get("n").unwrap().facts.knowledge, Knowledge::Unreadable);
 }
 
 #[test]
@@ -213,7 +215,9 @@ fn a_node_that_was_made_anew_has_nothing_of_what_its_predecessor_streamed() {
 #[test]
 fn workloads_that_were_moved_off_are_learnt_from_the_annotation_and_forgotten_with_it() {
     let index = NodeIndex::default();
-    let has = |now: u64| index.read()["n"].facts.moved_off.has("shop/rs", MonotonicTime(now));
+    let has = |now: u64| {
+        index.read().get("n").unwrap().facts.moved_off.has(&controller("shop", "rs"), MonotonicTime(now))
+    };
     let with_mark = |until: u64| {
         let mut node = mk_node(Some(&annotation(1, 1)));
         let mark = format!(r#"{{"shop/rs":{until}}}"#);
@@ -234,4 +238,23 @@ fn workloads_that_were_moved_off_are_learnt_from_the_annotation_and_forgotten_wi
     assert!(has(1_499), "a streamed state says nothing of moves");
     index.apply(mk_node(Some(&annotation(1, 1))), Shown::Changed, at(1_400));
     assert!(!has(1_400));
+}
+
+#[test]
+fn cordons_and_taints_are_seen_and_labels_are_kept_of_nodes_with_boards_alone() {
+    let index = NodeIndex::default();
+    let seen = |text: Option<&str>, intake| {
+        let spec = NodeSpec { unschedulable: Some(intake == Intake::Closed), ..NodeSpec::default() };
+        let node = KubeNode { metadata: mk_node(text), spec: Some(spec), status: None };
+        index.apply(node, Shown::Changed, at(0));
+        NodeTerms::clone(&index.read().get("n").unwrap().terms)
+    };
+    let without = seen(None, Intake::Open);
+    assert_eq!((without.intake, without.labels.len()), (Intake::Open, 0));
+    assert_eq!(seen(None, Intake::Closed).intake, Intake::Closed);
+    let text = annotation(1, 1);
+    assert_eq!(seen(Some(&text), Intake::Closed).labels.len(), 1);
+    let version = index.since(None).version;
+    assert_eq!(seen(Some(&text), Intake::Open).intake, Intake::Open);
+    assert_eq!(index.since(Some(version)).nodes.len(), 1, "nothing but the cordon has changed");
 }

@@ -35,23 +35,6 @@ impl Text<'_> {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// Appends the string to `out` as JSON.
-    ///
-    /// # Errors
-    /// None so far; the signature is serde_json's.
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-        match &self.0 {
-            // A string with characters that need escapes in JSON could not have been borrowed.
-            Cow::Borrowed(text) => {
-                out.push(b'"');
-                out.extend_from_slice(text.as_bytes());
-                out.push(b'"');
-                Ok(())
-            }
-            Cow::Owned(text) => serde_json::to_writer(out, text),
-        }
-    }
 }
 
 impl OurPairs<'_> {

@@ -4,6 +4,7 @@
 mod budget;
 mod expected_load;
 mod many_boards;
+mod redistribution;
 
 use axum::Router;
 use axum::body::Body;

@@ -138,7 +138,7 @@ fn a_configuration_that_changes_is_taken_and_a_wrong_one_is_told() {
 fn what_is_wrong_with_its_arguments_is_said_at_once() {
     let dir = TempDir::new().unwrap();
     let refused = |args: &[&str], hint: &str| assert_refused(Command::new(PROGRAM).env_clear(), args, hint);
-    refused(&["--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent can't be read");
+    refused(&["--kubeconfig", "/nonexistent"], "the kubeconfig /nonexistent can't be used");
     refused(&["--usage-weight", "-1"], "-1 is not a weight");
     refused(&["--weights", "x"], "`1-2-2`");
     let path = dir.path().join("extender.yaml");

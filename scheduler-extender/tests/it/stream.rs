@@ -91,7 +91,7 @@ impl Replica {
 
     fn known(&self, node: &str) -> (Source, Option<u64>) {
         let nodes = self.app.index.read();
-        let known = &nodes[node];
+        let known = nodes.get(node).unwrap();
         let state =
             known.facts.knowledge.fresh(self.app.clock.read().now).map(|received| received.state().seq);
         (known.source, state)

@@ -263,6 +263,7 @@ impl Collector {
             bitstreams,
             buckets: measured.buckets,
             plugin: None,
+            cordons: BTreeMap::new(),
             left_out: LeftOut::default(),
         };
         // Annotations are bounded in size, so decisions see the decoded annotation. An interval of 0 means that

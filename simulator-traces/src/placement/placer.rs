@@ -165,7 +165,7 @@ impl Placer {
         for node in nodes.iter_mut() {
             node.facts(now);
         }
-        let candidates: Vec<Candidate<'_>> = nodes.iter().map(|node| Some(node.known())).collect();
+        let candidates: Vec<Candidate<'_>> = nodes.iter().map(|node| Some(node.known().known())).collect();
         let asked = Requirement {
             bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
             ..Requirement::default()
@@ -177,11 +177,11 @@ impl Placer {
         let scale = 100.0 / f64::from(self.rules.max_score.get());
         let others = self.others(cpu);
         scores
-            .nodes
+            .scores()
             .iter()
             .zip(&fits.verdicts)
             .zip(others)
-            .map(|((score, verdict), others)| verdict.ok().map(|()| f64::from(score.score) * scale + others))
+            .map(|((score, verdict), others)| verdict.ok().map(|()| f64::from(*score) * scale + others))
             .collect()
     }
 
@@ -190,7 +190,7 @@ impl Placer {
             return Vec::new();
         }
         let at = clock(now);
-        let received = |node: usize| candidates.get(node).copied().flatten()?.knowledge.fresh(at);
+        let received = |node: usize| candidates.get(node).copied().flatten()?.facts.knowledge.fresh(at);
         if now - self.learnt >= LEARN {
             let state = |name: &str| received(name.strip_prefix("node-")?.parse().ok()?);
             let learnt = self.expected.learnt(state, at);

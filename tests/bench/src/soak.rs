@@ -8,7 +8,7 @@
 //! its bytes follow no protocol. Its own result doesn't matter, but it must not affect the others.
 
 mod clients;
-mod managers;
+pub(crate) mod managers;
 mod state;
 
 use anyhow::{Context as _, Result};

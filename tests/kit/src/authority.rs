@@ -37,10 +37,23 @@ impl Authority {
 
     /// Like [`Self::issue`], with the day on which the certificate expires.
     pub fn issue_until(&self, file: &str, names: &[&str], (year, month, day): (i32, u8, u8)) -> Identity {
-        let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.not_after = rcgen::date_time_ymd(year, month, day);
+        self.sign(file, &params)
+    }
+
+    /// Issues a client's certificate with this common name and no other one in `FILE.pem`.
+    pub fn issue_as(&self, file: &str, common_name: &str) -> Identity {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, common_name);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(file, &params)
+    }
+
+    fn sign(&self, file: &str, params: &CertificateParams) -> Identity {
+        let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let identity = Identity {
             certificate: self.dir.join(format!("{file}.pem")),

@@ -1,13 +1,13 @@
 //! A stand-in for a collector. It records requests, and answers as the test sets it.
 
 use crate::Server;
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
-use fpga_core::device::DeviceStatus;
+use axum::{Json, Router};
+use fpga_core::device::{DeviceAnswer, DeviceStatus};
 use fpga_core::event::Event;
 use fpga_hook::Endpoint;
 use std::sync::{Arc, Mutex};
@@ -19,6 +19,8 @@ pub struct Seen {
     pub bodies: Vec<Bytes>,
     pub accepted: Vec<Event>,
     pub devices: Vec<(String, Option<DeviceStatus>)>,
+    /// The answer to each status.
+    pub answer: DeviceAnswer,
     /// Number of requests to answer with 503, after recording them.
     pub unavailable: usize,
     /// If set, the next request is answered with 429 and this pause in seconds.
@@ -98,15 +100,15 @@ async fn events(State(seen): State<Shared>, headers: HeaderMap, body: Bytes) -> 
     "{}".into_response()
 }
 
-async fn device(State(seen): State<Shared>, Path(id): Path<String>, body: Bytes) -> StatusCode {
+async fn device(State(seen): State<Shared>, Path(id): Path<String>, body: Bytes) -> Response {
     let status = serde_json::from_slice(&body).unwrap();
     let mut seen = seen.lock().unwrap();
     if seen.no_room_for == Some(&id) {
         seen.no_room += 1;
-        return StatusCode::TOO_MANY_REQUESTS;
+        return StatusCode::TOO_MANY_REQUESTS.into_response();
     }
     seen.devices.push((id, Some(status)));
-    StatusCode::OK
+    Json(seen.answer).into_response()
 }
 
 async fn no_device(State(seen): State<Shared>, Path(id): Path<String>) -> StatusCode {

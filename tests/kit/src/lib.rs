@@ -3,7 +3,7 @@
 //! - [`until`] and [`until_async`] wait for a condition. All waits of all tests have one limit, [`patience`].
 //! - [`on_paused_clock`] runs a test whose subject is time.
 //! - [`Program`] is a program under test. [`Manager`] and [`Collector`] are programs with their flags, folders and ports.
-//! - [`Server`], [`CollectorStandIn`], [`Kubelet`] and [`Proxy`] are peers of a program under test.
+//! - [`Server`], [`CollectorStandIn`], [`Kubelet`], [`Proxy`] and [`TunnelProxy`] are peers of a program under test.
 //! - [`programs`] finds the workspace's programs and libraries.
 //!
 //! A failure of anything here is a panic that says what was expected and what was there instead.
@@ -30,6 +30,7 @@ mod program;
 pub mod programs;
 mod proxy;
 mod server;
+mod tunnel;
 mod wait;
 
 pub use api_server::{kubeconfig, status};
@@ -42,4 +43,5 @@ pub use manager::Manager;
 pub use program::{Program, output};
 pub use proxy::{Cut, Proxy, Way};
 pub use server::Server;
+pub use tunnel::TunnelProxy;
 pub use wait::{Look, on_paused_clock, patience, until, until_async};

@@ -51,6 +51,14 @@ impl HttpClient {
         self.send(Method::GET, url, &[], Bytes::new()).await
     }
 
+    /// Sends a GET request with headers.
+    ///
+    /// # Errors
+    /// There was no answer; an answer with any status is a success.
+    pub async fn get_with(&self, url: &str, headers: &[(&str, &str)]) -> Result<Answer> {
+        self.send(Method::GET, url, headers, Bytes::new()).await
+    }
+
     /// Sends a POST request with a body.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ impl Picker {
             .args(["--listen", &format!("{ip}:{PORT}"), "--read-listen", &format!("{ip}:{READ_PORT}")])
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(["--shutdown-delay", "0s", "--drain-timeout", "1s"])
+            .args(["--shutdown-delay", "0s", "--drain-timeout", "1s", "--read-access", "anyone"])
             .args(args);
         let picker = Self { process: Process::start(&spec)?, ip };
         picker.process.wait_ready(http, &picker.url("/readyz"), patience()).await?;

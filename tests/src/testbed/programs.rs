@@ -21,6 +21,14 @@ pub fn built(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The folder in which `hack/control-plane.sh` puts the control plane's programs: those of `KUBERNETES_VERSION`, if it is set.
+#[must_use]
+pub fn control_plane() -> PathBuf {
+    let version = std::env::var("KUBERNETES_VERSION").unwrap_or_default();
+    let separator = if version.is_empty() { "" } else { "-" };
+    repository().join(format!("build/control-plane{separator}{version}/bin"))
+}
+
 /// The arguments that every collector needs: its node, the address at which it takes requests, and the folder of its
 /// checkpoint.
 #[must_use]

@@ -1,8 +1,14 @@
 //! `kubectl fpga bitstream` with a real registry: what is packed and sent is found again, applied as a Bitstream, and
 //! known to be whole or not.
 
+mod tokens;
+
+use axum::Router;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::IntoResponse;
 use fpga_accelerators::{Accelerator, Interface};
-use fpga_test_kit::Authority;
+use fpga_test_kit::{Authority, Server, TunnelProxy};
 use fpga_tests::testbed::bitstreams;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::kubectl;
@@ -11,6 +17,7 @@ use fpga_tests::testbed::oci_registry::OciRegistry;
 use fpga_tests::testbed::programs::built;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use tempfile::TempDir;
@@ -40,7 +47,7 @@ impl Site {
         let mut site = Self::prepare();
         let host = site.network.control_plane().to_string();
         let authority = Authority::new(site.folder.path(), "registry");
-        let identity = authority.issue("registry", &[&host]);
+        let identity = authority.issue("registry", &[&host, "registry.example"]);
         let htpasswd = site.folder.path().join("htpasswd");
         std::fs::write(&htpasswd, HTPASSWD).unwrap();
         site.env.insert("FPGA_REGISTRY_CA", authority.ca.to_str().unwrap().to_owned());
@@ -223,9 +230,74 @@ async fn a_closed_registry_takes_the_user_of_the_environment_and_of_docker_login
     std::fs::write(docker.join("config.json"), config.to_string()).unwrap();
     site.succeeds(&["verify", &reference]).await;
 
+    // What `docker login` writes where a program keeps passwords.
+    let program = site.folder.path().join("docker-credential-test");
+    let answer = r#"{"Username": "me", "Secret": "open sesame"}"#;
+    std::fs::write(&program, format!("#!/bin/sh\ntest \"$(cat)\" = {} && echo '{answer}'\n", site.address()))
+        .unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    site.env.insert("PATH", format!("{}:/usr/bin:/bin", site.folder.path().display()));
+    let config = json!({ "auths": { site.address(): {} }, "credsStore": "test" });
+    std::fs::write(docker.join("config.json"), config.to_string()).unwrap();
+    site.succeeds(&["verify", &reference]).await;
+
+    // By way of a proxy, which looks up the name.
+    let tunnels = TunnelProxy::http(&site.address());
+    let config = json!({ "auths": { "registry.example": { "auth": "bWU6b3BlbiBzZXNhbWU=" } } });
+    std::fs::write(docker.join("config.json"), config.to_string()).unwrap();
+    site.env.insert("HTTPS_PROXY", tunnels.address().to_owned());
+    site.succeeds(&["verify", "registry.example/team/sobel:1.0"]).await;
+    assert!(tunnels.asked()[0].starts_with("CONNECT registry.example:443 "), "{:?}", tunnels.asked());
+
+    site.env.remove("HTTPS_PROXY");
     site.env.remove("FPGA_REGISTRY_CA");
-    let error = site.fails(&["verify", &reference]).await;
+    let error = site.fails(&["inspect", &reference]).await;
     assert!(error.contains("can't be reached") && error.contains("ertificate"), "{error}");
+}
+
+/// A host that has the files of a registry's folder, and takes nobody's login.
+fn storage(data: PathBuf) -> Server {
+    let router = Router::new().fallback(async move |uri: Uri, headers: HeaderMap| {
+        if headers.contains_key(AUTHORIZATION) {
+            return StatusCode::BAD_REQUEST.into_response();
+        }
+        std::fs::read(data.join(uri.path().trim_start_matches('/')))
+            .map_or_else(|_| StatusCode::NOT_FOUND.into_response(), IntoResponse::into_response)
+    });
+    Server::tcp("127.0.0.1:0", router)
+}
+
+#[tokio::test]
+async fn a_closed_registry_that_keeps_blobs_elsewhere_takes_an_artifact_again_and_gives_it() {
+    let mut site = Site::prepare();
+    let storage = storage(site.folder.path().join("data"));
+    let htpasswd = site.path("htpasswd");
+    std::fs::write(&htpasswd, HTPASSWD).unwrap();
+    for (name, value) in [
+        ("FPGA_REGISTRY_PLAIN_HTTP", "true"),
+        ("FPGA_REGISTRY_USER", "me"),
+        ("FPGA_REGISTRY_PASSWORD", "open sesame"),
+    ] {
+        site.env.insert(name, value.to_owned());
+    }
+    let redirect =
+        json!({ "name": "redirect", "options": { "baseurl": format!("http://{}", storage.address()) } });
+    site.serve(json!({
+        "auth": { "htpasswd": { "realm": "test", "path": htpasswd } },
+        "middleware": { "storage": [redirect] },
+        // The place of an upload is a path.
+        "http": { "relativeurls": true },
+    }))
+    .await;
+    site.pack().await;
+    let reference = site.reference();
+    for _ in ["sends the blobs", "finds them at the other host"] {
+        site.succeeds(&["push", "sobel.oci", &reference]).await;
+    }
+    let registry = site.registry.as_ref().unwrap();
+    assert_eq!(registry.requests("\"PUT /v2/team/sobel/blobs/"), 3, "each blob is sent once");
+    assert!(registry.requests("\" 307 ") >= 3);
+    assert!(site.succeeds(&["verify", &reference]).await.contains("is whole"));
 }
 
 #[tokio::test]
@@ -254,7 +326,7 @@ async fn what_no_artifact_can_be_made_of_is_refused_with_what_to_write() {
     }
     assert!(!Path::new(&site.path("sobel.oci")).exists());
     site.pack().await;
-    let error = site.fails(&["push", "sobel.oci", "sobel:1.0"]).await;
+    let error = site.fails(&["push", "sobel.oci", "Sobel:1.0"]).await;
     assert!(error.contains("write REGISTRY/REPOSITORY:TAG"), "{error}");
     let error = site.fails(&["inspect", &site.reference()]).await;
     assert!(error.contains("is not in the registry"), "{error}");

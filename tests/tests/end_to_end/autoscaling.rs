@@ -77,6 +77,9 @@ async fn apply(plane: &ControlPlane, object: &Value) {
 /// the picker: pods of modelled nodes have addresses that no Service of the API server can have.
 async fn serve_external_metrics(plane: &ControlPlane, folder: &Path) {
     let settings = ["router.enabled=true", "router.externalMetrics.enabled=true"];
+    for object in objects("templates/router/rbac.yaml", &settings) {
+        apply(plane, &object).await;
+    }
     for mut object in objects("templates/router/external-metrics.yaml", &settings) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {

@@ -33,7 +33,7 @@ struct Site {
 
 impl Site {
     /// Starts a registry with these settings, to which the artifact is sent with these credentials.
-    async fn start(settings: &Value, credentials: Option<Credentials>) -> Self {
+    async fn start(settings: &Value, credentials: Vec<Credentials>) -> Self {
         let (folder, network) = (tempfile::tempdir().unwrap(), Network::claim().unwrap());
         std::fs::write(folder.path().join("htpasswd"), HTPASSWD).unwrap();
         let settings =
@@ -106,7 +106,7 @@ fn asker() -> Asker {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_killed_in_its_middle() {
-    let mut site = Site::start(&json!({}), None).await;
+    let mut site = Site::start(&json!({}), Vec::new()).await;
     let valve = site.valve().await;
     let host = valve.address().to_string();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
@@ -141,7 +141,7 @@ async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_ki
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_that_stays_away_is_told_and_the_next_caller_goes_on_where_it_broke() {
-    let mut site = Site::start(&json!({}), None).await;
+    let mut site = Site::start(&json!({}), Vec::new()).await;
     let valve = site.valve().await;
     let host = valve.address().to_string();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
@@ -172,7 +172,7 @@ async fn a_registry_that_stays_away_is_told_and_the_next_caller_goes_on_where_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_changed_in_the_registry_are_refused() {
-    let site = Site::start(&json!({}), None).await;
+    let site = Site::start(&json!({}), Vec::new()).await;
     let hex = of_bytes(&site.content).to_string().replace("sha256:", "");
     let blob =
         site.registry.data().join("docker/registry/v2/blobs/sha256").join(&hex[..2]).join(&hex).join("data");
@@ -188,18 +188,22 @@ async fn bytes_that_changed_in_the_registry_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_registry_takes_the_login_of_the_pull_secret() {
-    let login = Credentials { user: "me".to_owned(), password: "open sesame".to_owned() };
+    let login = Credentials::password("me", "open sesame");
     let auth = json!({ "auth": { "htpasswd": { "realm": "test", "path": "FOLDER/htpasswd" } } });
-    let site = Site::start(&auth, Some(login)).await;
+    let site = Site::start(&auth, vec![login]).await;
     let host = site.registry.address();
     let (store, wanted) = (site.store(&host), site.wanted(&host));
     let error = store.get(&wanted, &asker(), nothing).await.unwrap_err().to_string();
     assert!(error.contains("wants a login. The pull Secret has none that it takes"), "{error}");
     // `me:open sesame` in base64. The Secret is read anew for each download.
-    let config = json!({ "auths": { &host: { "auth": "bWU6b3BlbiBzZXNhbWU=" } } });
+    // An old password for this repository alone is tried before.
+    let old = json!({ "username": "me", "password": "old" });
+    let config =
+        json!({ "auths": { &host: { "auth": "bWU6b3BlbiBzZXNhbWU=" }, format!("{host}/team"): old } });
     std::fs::write(site.folder.path().join("config.json"), config.to_string()).unwrap();
     let store = site.store(&host);
-    let own = Wanted { owner: Owner::Namespace("evil".to_owned()), ..wanted.clone() };
+    let own =
+        Wanted { owner: Owner::Own { namespace: "evil".to_owned(), uid: "1".to_owned() }, ..wanted.clone() };
     for _ in ["before the library has fetched it", "after"] {
         let error = store.get(&own, &asker(), nothing).await.unwrap_err().to_string();
         assert!(error.contains("the pull Secret serves the library alone"), "{error}");

@@ -2,7 +2,7 @@
 //! repository, block after block, with an empty home folder.
 
 use fpga_tests::testbed::documents::{self, Runner, Shell};
-use fpga_tests::testbed::programs::{built, repository};
+use fpga_tests::testbed::programs::{built, control_plane};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Runs the marked blocks of a document in one shell, so that later ones have what earlier ones have set.
 async fn run(document: &Path, commands: &str) {
     let own = built("fpga-device-manager").unwrap();
-    let control_plane = repository().join("build/control-plane/bin");
+    let control_plane = control_plane();
     assert!(control_plane.join("kubectl").exists(), "kubectl is missing. Run `make control-plane`");
     let shell = Shell::new(&[own.parent().unwrap(), &control_plane]).unwrap();
     let ended = shell.run(commands, LIMIT).await;

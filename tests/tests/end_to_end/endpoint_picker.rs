@@ -307,6 +307,24 @@ async fn a_pod_that_ends_gets_nothing_once_the_api_server_has_said_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_go_on_while_the_api_server_is_silent_and_new_replicas_count_when_it_is_back() {
+    let bed = Bed::start(1).await;
+    bed.create_function("sobel").await;
+    bed.create_pod("sobel", 1, "n1", "dm0").await;
+    bed.until_picked("sobel", &[1]).await;
+    bed.plane.stop_answering();
+    for _ in 0..200 {
+        assert_eq!(bed.pick("sobel").await, Ok(vec![endpoint(1)]));
+    }
+    let ready = bed.http.get(&bed.pickers[0].metrics_url.replace("/metrics", "/readyz")).await.unwrap();
+    assert!(ready.status.is_success(), "gateways keep asking it: {}", ready.text());
+    bed.plane.answer_again();
+    bed.create_pod("sobel", 2, "n2", "dm0").await;
+    bed.until_picked("sobel", &[1, 2]).await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_come_and_go_under_load_and_every_request_gets_one_that_is_there() {
     let bed = Bed::start(1).await;
     bed.create_function("sobel").await;

@@ -134,6 +134,8 @@ mod timing {
                 "127.0.0.1:0",
                 "--read-listen",
                 "127.0.0.1:0",
+                "--read-access",
+                "anyone",
                 "--shutdown-delay",
                 "0s",
                 "--log",

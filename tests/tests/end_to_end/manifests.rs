@@ -6,7 +6,7 @@ use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
 use fpga_tests::testbed::programs::{self, built};
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -190,7 +190,8 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
     }
     let created = publish(&collector, &plane.unique("new"), json!({ STATE: "x" })).await;
     assert_refused("a node that is not there", created, "forbidden");
-    assert_refused("listing nodes", nodes.list(&Default::default()).await, "forbidden");
+    let pods: Api<Pod> = Api::all(collector.clone());
+    assert_refused("listing pods", pods.list(&Default::default()).await, "forbidden");
     assert_refused("deleting a node", nodes.delete(&mine, &Default::default()).await, "forbidden");
     plane.stop().await;
 }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 const SERVICE: &str = "https://fpga-pool.kube-fpga.svc:9480";
 /// The nodes of the brokers, and of the board.
@@ -163,9 +163,9 @@ impl Bed {
         path
     }
 
-    /// Runs a job of the accelerator over these bytes, as a pod with this token does.
-    async fn job(&self, token: &Path, input: &[u8]) -> Output {
-        let mut child = Command::new(programs::built("fpga-acc").unwrap())
+    /// Starts a job of the accelerator, as a pod with this token does. The job reads its input.
+    fn start_job(&self, token: &Path) -> Child {
+        Command::new(programs::built("fpga-acc").unwrap())
             .args(["run", ACCELERATOR, "--wait", "100s"])
             .env("FPGA_POOL", self.broker_urls())
             .env("FPGA_POOL_CA", &self.authority)
@@ -176,12 +176,12 @@ impl Bed {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let input = input.to_vec();
-        // A job that is refused reads nothing.
-        tokio::spawn(async move { stdin.write_all(&input).await });
-        tokio::time::timeout(patience(), child.wait_with_output()).await.unwrap().unwrap()
+            .unwrap()
+    }
+
+    /// Runs a job over these bytes.
+    async fn job(&self, token: &Path, input: &[u8]) -> Output {
+        end(self.start_job(token), input).await
     }
 
     async fn lease(&self) -> Lease {
@@ -225,6 +225,63 @@ impl Bed {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
+}
+
+/// Gives the job these bytes as the end of its input, and waits for the job's end.
+async fn end(mut job: Child, input: &[u8]) -> Output {
+    let mut stdin = job.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A job that is refused reads nothing.
+    tokio::spawn(async move { stdin.write_all(&input).await });
+    tokio::time::timeout(patience(), job.wait_with_output()).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn while_the_api_server_is_silent_a_running_job_ends_right_and_a_waiting_one_gets_its_slot_afterwards()
+{
+    let bed = Bed::start().await;
+    manifests::create_pod_in(bed.plane.client(), TEAM, "job", "default", Some("n1")).await.unwrap();
+    let token = bed.token(TEAM, "default", "fpga-pool", Some("job")).await;
+    let operator = bed.token(NAMESPACE, "fpga-pool-operator", "fpga-pool", None).await;
+    let until_pool = async |what: &str, is_so: fn(&Value) -> bool| {
+        let pool = async || Ok(Some(bed.pool(&operator).await).filter(is_so).map(drop));
+        wait::until(what, pool).await.unwrap();
+    };
+    let running = bed.start_job(&token);
+    let has_slot = |pool: &Value| ["busy", "idle"].map(Value::from).contains(&pool["slots"][0]["state"]);
+    until_pool("the first job to have the slot", has_slot).await;
+    let mut waiting = bed.start_job(&token);
+    until_pool("the second job to wait", |pool| !pool["jobs"].as_array().unwrap().is_empty()).await;
+
+    bed.plane.stop_answering();
+    wait::until("all brokers to lose the Lease", async || {
+        for (address, _) in &bed.brokers {
+            let metrics = bed.http.get(&format!("http://{address}:9481/metrics")).await?;
+            if metrics.metric("fpga_pool_active") > 0.5 {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
+    let output = end(running, b"of the first").await;
+    assert_eq!(
+        output.stdout,
+        Sha256::digest("of the first").as_slice(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(waiting.try_wait().unwrap(), None, "nobody grants the slot");
+
+    bed.plane.answer_again();
+    let output = end(waiting, b"of the second").await;
+    assert_eq!(
+        output.stdout,
+        Sha256::digest("of the second").as_slice(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[tokio::test]

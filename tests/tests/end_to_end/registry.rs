@@ -129,12 +129,39 @@ async fn a_pod_is_moved_off_a_board_that_another_one_waits_for() {
     let _registry = bed.registry("registry", "evict", &[]).await;
     let pod = bed.ready("sobel").await.unwrap().remove(0);
     bed.give_board(&pod).await;
+    let elsewhere = other(&node_of(&pod));
+    let taint = |effect: &str| format!("maintenance=now:{effect}");
+    bed.kubectl(&["taint", "node", elsewhere, &taint("NoSchedule")]).await;
     bed.publish(&node_of(&pod), Board::Wanted).await;
+    bed.until_looked_again("marker").await;
+    assert_eq!(bed.moved().await.len(), 0, "a tainted node takes over no load");
+    bed.kubectl(&["taint", "node", elsewhere, &taint("NoSchedule-")]).await;
     let record = bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
     assert_eq!((&record["podUid"], &record["cause"]), (&json!(pod.uid()), &json!("board_wanted")));
     assert!(!bed.is_there(&pod).await);
     let ready = bed.until_ready("sobel", 2).await;
     assert!(ready.iter().all(|ready| ready.uid() != pod.uid()));
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_no_other_node_takes_stays_with_the_reason_until_one_does() {
+    let bed = Bed::start().await;
+    bed.create("sobel", 2).await;
+    let pod = bed.ready("sobel").await.unwrap().remove(0);
+    let elsewhere = other(&node_of(&pod));
+    bed.kubectl(&["cordon", elsewhere]).await;
+    bed.give_board(&pod).await;
+    bed.publish(&node_of(&pod), Board::Lost).await;
+    let _registry = bed.registry("registry", "evict", &[]).await;
+    bed.until_recorded("held.json", "the pod to stay", |held| {
+        held["reason"].as_str().is_some_and(|reason| reason.starts_with("no other node has a board for it"))
+    })
+    .await;
+    assert!(bed.is_there(&pod).await && bed.moved().await.is_empty());
+    bed.kubectl(&["uncordon", elsewhere]).await;
+    let record = bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
+    assert_eq!(record["podUid"], json!(pod.uid()));
     bed.stop().await;
 }
 
@@ -157,7 +184,8 @@ async fn a_pod_is_moved_when_its_budget_allows_and_does_not_come_back() {
     assert_eq!(bed.moved().await.len(), 1);
     let marks = bed.marks(&node).await.unwrap();
     let controller = pod.metadata.owner_references.as_ref().unwrap()[0].uid.clone();
-    assert!(marks.contains(&format!("default/{controller}")), "{marks}");
+    assert!(!marks.contains(&controller), "who reads nodes learns no UID: {marks}");
+    assert!(marks.contains(&fpga_core::node_state::controller("default", &controller)), "{marks}");
 
     // The board is back, and the other node's is lost: the workload is still kept off.
     bed.publish(&node, Board::There).await;

@@ -4,16 +4,17 @@ use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
 use fpga_tests::testbed::{helm, programs, wait};
 use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
-use kube::Api;
-use kube::api::PostParams;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
 /// The verbs of programs that know all objects of a kind.
 const READ: [&str; 2] = ["list", "watch"];
-/// Rights to write events.
-const EVENTS: [&str; 2] = ["create events.events.k8s.io", "patch events.events.k8s.io"];
+/// The right to write events.
+const EVENTS: [&str; 1] = ["create events.events.k8s.io"];
 /// Rights of a node plugin whose gate is off.
 const NODE_PLUGIN: [&str; 6] = [
     "get pods.",
@@ -23,6 +24,11 @@ const NODE_PLUGIN: [&str; 6] = [
     "list bitstreams.fpga-scheduling.io",
     "bind-to-node node-plugins.fpga-scheduling.io",
 ];
+/// What the router reads.
+const ROUTER_READS: [&str; 4] = ["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"];
+/// The rights to ask who a reader is, and what it may do.
+const REVIEWS: [&str; 2] =
+    ["create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"];
 /// What the registry reads.
 const REGISTRY_READS: [&str; 4] = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
 
@@ -77,7 +83,13 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         kubectl(&plane, &["create", "clusterrolebinding", &binding, &role, &account]).await.unwrap();
     }
     // The last right binds its bearer to the policy for the own node.
-    let collector = expected(&["get nodes.", "patch nodes.", "bind-to-node collectors.fpga-scheduling.io"]);
+    let collector = expected(&[
+        "get nodes.",
+        "list nodes.",
+        "watch nodes.",
+        "patch nodes.",
+        "bind-to-node collectors.fpga-scheduling.io",
+    ]);
     // The events tell why its gate refuses a pod a bitstream.
     let plugin = expected(&[&NODE_PLUGIN[..], &EVENTS].concat());
     let extender = &each(&READ, &["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"])
@@ -87,12 +99,12 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
             // This right binds its bearer to the policy for one annotation.
             "bind-to-node scheduler-extenders.fpga-scheduling.io",
             "create tokenreviews.authentication.k8s.io",
+            "create subjectaccessreviews.authorization.k8s.io",
         ]);
-    let own = &each(&["get", "update", "patch"], &["leases.coordination.k8s.io kube-fpga-scheduler"])
+    let own = &each(&["get", "update"], &["leases.coordination.k8s.io kube-fpga-scheduler"])
         | &expected(&["create events.events.k8s.io"]);
     let extender_at_home = &extender | &own;
-    let router = &each(&READ, &["services.", "pods.", "nodes.", "endpointslices.discovery.k8s.io"])
-        | &expected(&["create tokenreviews.authentication.k8s.io"]);
+    let router = &each(&READ, &ROUTER_READS) | &expected(&REVIEWS);
     // What it needs to evict is in the manifests that were applied last.
     let registry = &(&each(&READ, &REGISTRY_READS) | &expected(&EVENTS))
         | &expected(&[
@@ -111,16 +123,26 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     let pool = &each(&["list", "watch"], &["namespaces.", "bitstreams.fpga-scheduling.io"])
         | &expected(&["create tokenreviews.authentication.k8s.io"]);
     let pool_at_home = &pool | &each(&["get", "update"], &["leases.coordination.k8s.io fpga-pool"]);
-    let none = Rules::new();
-    for (account, everywhere, at_home) in [
+    let (none, reader) = (Rules::new(), expected(&["get pods."]));
+    let guard = expected(&["list pods."]);
+    let accounts = [
         ("fpga-collector", &collector, &collector),
         ("fpga-node-plugin", &plugin, &plugin),
         ("fpga-scheduler-extender", &extender, &extender_at_home),
         ("fpga-router", &router, &router),
+        ("fpga-reader", &reader, &reader),
         ("fpga-registry", &registry, &registry_at_home),
         ("fpga-pool", &pool, &pool_at_home),
         ("fpga-device-manager", &none, &none),
-    ] {
+        ("fpga-pool-operator", &none, &none),
+        ("fpga-uninstall-guard", &guard, &guard),
+    ];
+    let mut others = accounts_of_the_chart(&plane).await;
+    // A test of its own looks at the Job that makes certificates.
+    others.remove("fpga-certificates");
+    others.retain(|account| accounts.iter().all(|(known, ..)| known != account));
+    assert!(others.is_empty(), "service accounts whose rights are not looked at: {others:?}");
+    for (account, everywhere, at_home) in accounts {
         let token = manifests::token(plane.client(), account, None).await.unwrap();
         for (namespace, may) in [("default", everywhere), ("kube-system", everywhere), (NAMESPACE, at_home)] {
             let all = rules(&plane, &token, namespace).await;
@@ -139,6 +161,14 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     plane.stop().await;
 }
 
+/// The service accounts that the chart makes.
+async fn accounts_of_the_chart(plane: &ControlPlane) -> BTreeSet<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    let of_chart = ListParams::default().labels("app.kubernetes.io/part-of=kube-fpga");
+    let accounts = accounts.list(&of_chart).await.unwrap();
+    accounts.items.iter().map(ResourceExt::name_any).collect()
+}
+
 /// The rights of an account of the chart's, without those of every account.
 async fn own_rules(plane: &ControlPlane, home: &str, account: &str, nobody: &str, namespace: &str) -> Rules {
     let token = manifests::token_in(plane.client(), home, account, None).await.unwrap();
@@ -153,20 +183,18 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
     let home = plane.new_namespace("rights").await.unwrap();
     let nobody = new_account(&plane, &home, "nobody").await;
     let off = &each(&READ, &REGISTRY_READS) | &expected(&["patch bitstreams/status.fpga-scheduling.io"]);
-    let looks = [
-        "get nodes.",
-        "get pods.",
-        "get deployments.apps",
-        "get replicasets.apps",
-        "list poddisruptionbudgets.policy",
-    ];
+    let looks =
+        ["get pods.", "get deployments.apps", "get replicasets.apps", "list poddisruptionbudgets.policy"];
     let suggest = &off | &expected(&[&looks[..], &EVENTS].concat());
-    let evicts = ["create pods/eviction.", "patch nodes.", "bind-to-node registries.fpga-scheduling.io"];
+    let evicts =
+        ["get nodes.", "create pods/eviction.", "patch nodes.", "bind-to-node registries.fpga-scheduling.io"];
     let evict = &suggest | &expected(&evicts);
     let autoscalers = expected(&["list horizontalpodautoscalers.autoscaling"]);
-    let scale = expected(&["patch deployments/scale.apps"]);
+    let scale = expected(&["patch deployments/scale.apps", "patch pods."]);
     let plugin = expected(&NODE_PLUGIN);
+    let routes = &each(&READ, &ROUTER_READS) | &expected(&REVIEWS);
     let (registry, node_plugin) = ("templates/registry/rbac.yaml", "templates/node-plugin/rbac.yaml");
+    let router = "templates/router/rbac.yaml";
     for (template, account, settings, due) in [
         (registry, "fpga-registry", "registry.moves.mode=off", off.clone()),
         (registry, "fpga-registry", "registry.moves.mode=off,registry.moves.newBeforeOld=true", off),
@@ -184,10 +212,14 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
             &(&evict | &autoscalers) | &scale,
         ),
         (registry, "fpga-registry", "registry.moves.mode=evict", evict),
+        (router, "fpga-router", "router.externalMetrics.enabled=false", routes.clone()),
+        (router, "fpga-router", "router.externalMetrics.enabled=true", &routes | &expected(&["get pods."])),
         (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=true", &plugin | &expected(&EVENTS)),
         (node_plugin, "fpga-node-plugin", "nodePlugin.gate.enabled=false", plugin),
     ] {
-        let rendered = helm::template_of(&home, template, &["registry.enabled=true", settings]).unwrap();
+        let rendered =
+            helm::template_of(&home, template, &["registry.enabled=true", "router.enabled=true", settings])
+                .unwrap();
         let file = plane.run_dir().path().join("rights.yaml");
         std::fs::write(&file, rendered).unwrap();
         let file = file.to_str().unwrap();
@@ -208,6 +240,34 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
             |rule: &&String| rule.ends_with(" fpga-registry") || rule.ends_with(" fpga-registry-moves");
         assert!(at_home.iter().all(is_own), "{settings}: {at_home:?}");
     }
+    plane.stop().await;
+}
+
+#[tokio::test]
+async fn the_job_of_certificates_may_read_and_write_objects_of_its_own_and_nothing_else() {
+    let plane = ControlPlane::shared().await.unwrap();
+    let home = plane.new_namespace("certificates").await.unwrap();
+    let nobody = new_account(&plane, &home, "nobody").await;
+    let values = ["certificates.mode=generate", "router.enabled=true", "pool.enabled=true"];
+    let rendered = helm::template_of(&home, "templates/certificates-job.yaml", &values).unwrap();
+    let file = plane.run_dir().path().join("certificates.yaml");
+    std::fs::write(&file, rendered).unwrap();
+    kubectl(&plane, &["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
+    let own = async |namespace| own_rules(&plane, &home, "fpga-certificates", &nobody, namespace).await;
+    let at_home = wait::until("the Job's rights", async || {
+        let rules = own(home.as_str()).await;
+        Ok((!rules.is_empty()).then_some(rules))
+    });
+    let at_home = at_home.await.unwrap();
+    let names_objects = |rule: &String| {
+        let words: Vec<&str> = rule.split(' ').collect();
+        let [verb, resource, names] = words.as_slice() else { return false };
+        ["get", "update"].contains(verb)
+            && ["secrets.", "configmaps."].contains(resource)
+            && names.split('|').all(|name| name.starts_with("fpga-"))
+    };
+    assert!(at_home.iter().all(names_objects), "{at_home:?}");
+    assert_eq!(own("default").await, Rules::new());
     plane.stop().await;
 }
 
@@ -289,12 +349,12 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
         let (_, text) = operator.plugin(command).await;
         assert!(!text.contains("forbidden") && !text.contains("kubectl create"), "{command:?}: {text}");
     }
-    // The file grants read access only.
+    // The file grants read access only, and the token that the extender and the picker want of readers.
     let of_operator = rules(plane, &token, NAMESPACE).await;
     let writes = of_operator.iter().filter(|rule| {
         let reads = ["get ", "list ", "watch "].iter().any(|verb| rule.starts_with(verb));
         !reads && !rule.contains(".authorization.k8s.io") && !rule.contains(".authentication.k8s.io")
     });
-    assert_eq!(writes.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(writes.collect::<Vec<_>>(), ["create serviceaccounts/token. fpga-reader"]);
     operator.plane.stop().await;
 }

@@ -45,17 +45,18 @@ async fn the_picker_writes_endpoints_as_they_come_and_go_and_has_envoy_drain_whe
         "spec": {"ports": [{"port": 80}]},
     });
     services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+    // Other tests on the shared control plane have endpoints in the same file, at other addresses.
     let slice = json!({
         "metadata": {"name": SERVICE, "labels": labels},
         "addressType": "IPv4", "ports": [{"port": 8080}],
-        "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true}}],
+        "endpoints": [{"addresses": ["198.51.100.61"], "conditions": {"ready": true}}],
     });
     slices.create(&PostParams::default(), &serde_json::from_value(slice).unwrap()).await.unwrap();
     let names = async |wanted: bool| {
         wait::until(&format!("the endpoint to be in the file: {wanted}"), async || {
             picker.check_running()?;
             let text = std::fs::read_to_string(&endpoints)?;
-            Ok((text.contains("10.1.2.3") == wanted).then_some(text))
+            Ok((text.contains("198.51.100.61") == wanted).then_some(text))
         })
         .await
         .unwrap()

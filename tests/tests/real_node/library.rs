@@ -254,6 +254,8 @@ impl Bed {
         self.publisher.registry.kill().await;
         self.valve.cut();
         self.valve.open();
+        // The session of a pod that runs goes on.
+        self.serves("one").await;
         self.create("five", "sobel", KINDS[1]).await;
         self.serves("five").await;
         waits_with(&self.pods, "six", "can't be reached").await;

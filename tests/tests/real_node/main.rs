@@ -7,6 +7,7 @@ mod installed;
 mod library;
 mod load;
 mod network_policies;
+mod outages;
 mod platforms;
 mod pool;
 mod publisher;

@@ -2,7 +2,7 @@
 //! collectors, while pods of the router end in every way, and one of the function is evicted.
 
 use super::load::Load;
-use super::registry::until_ready;
+use super::registry::{until_on, until_ready};
 use super::site::sobel_image;
 use anyhow::Context as _;
 use fpga_test_kit::patience;
@@ -49,12 +49,12 @@ async fn deploy(cluster: &RealCluster, pods: &Api<Pod>, image: &Image) {
     let function = RestrictedPod::function(FUNCTION, Function::Sobel, image.name());
     let function = function.annotation("fpga-scheduling.io/bitstreams", FUNCTION);
     deployments.create(&PostParams::default(), &function.deployment(1).unwrap()).await.unwrap();
-    until_ready(pods, FUNCTION, 1).await;
+    until_on(pods, FUNCTION, &[one]).await;
     close(two, false).await;
     close(one, true).await;
     let replicas = Patch::Merge(json!({"spec": {"replicas": 2}}));
     deployments.patch(FUNCTION, &PatchParams::default(), &replicas).await.unwrap();
-    until_ready(pods, FUNCTION, 2).await;
+    until_on(pods, FUNCTION, &[one, two]).await;
     close(one, false).await;
 }
 
@@ -115,7 +115,7 @@ async fn choices(cluster: &RealCluster) -> BTreeMap<String, f64> {
 }
 
 /// The processes of this program's nodes that run `program`.
-fn processes(program: &str) -> BTreeSet<i32> {
+pub fn processes(program: &str) -> BTreeSet<i32> {
     let cgroup = format!("/fpga-test-node-{}-", std::process::id());
     let is_one = |process: &Path| {
         let read = |file: &str| std::fs::read_to_string(process.join(file)).unwrap_or_default();

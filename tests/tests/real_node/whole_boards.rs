@@ -7,7 +7,7 @@ mod bed;
 mod cold_starts;
 mod unlisted;
 
-use super::registry::{told, until_ready};
+use super::registry::{told, until_on, until_ready};
 use super::site::{create, delete, ready, waits_with};
 use anyhow::ensure;
 use bed::{Bed, WORKERS, address_of, hold, node_of};
@@ -124,11 +124,11 @@ async fn a_pod_gets_a_whole_board_when_another_one_was_moved_off_it_and_no_kerne
     bed.open_only(Some("n1")).await;
     let deployment = bed.holder("hold", "hold-0").deployment(1).unwrap();
     deployments.create(&PostParams::default(), &deployment).await.unwrap();
-    let busy = until_ready(&shop, "hold", 1).await.remove(0);
+    let busy = until_on(&shop, "hold", &["n1"]).await.remove(0);
     bed.open_only(Some("n2")).await;
     let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
     deployments.patch("hold", &PatchParams::default(), &two).await.unwrap();
-    let both = until_ready(&shop, "hold", 2).await;
+    let both = until_on(&shop, "hold", &["n1", "n2"]).await;
     bed.open_only(None).await;
     let idle = both.iter().find(|pod| pod.uid() != busy.uid()).unwrap();
     assert_eq!([node_of(&busy), node_of(idle)], ["n1", "n2"]);

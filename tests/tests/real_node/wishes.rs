@@ -172,7 +172,8 @@ async fn a_board_that_the_node_can_never_have_is_told_at_the_pod_and_then_kube_s
         let annotations = nodes.get("n1").await?.metadata.annotations.unwrap_or_default();
         let state = annotations.get("fpga-scheduling.io/node-state").map(String::as_str).unwrap_or_default();
         let state: Value = serde_json::from_str(state)?;
-        Ok((state["plugin"]["keptOff"] == json!([format!("shop/{uid}")])).then_some(()))
+        Ok((state["plugin"]["keptOff"] == json!([fpga_core::node_state::controller("shop", &uid)]))
+            .then_some(()))
     })
     .await
     .unwrap();

@@ -22,12 +22,34 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn each_block_of_commands_says_which_test_runs_it_or_why_none_does() {
+/// The text of all Rust files of the repository.
+fn code() -> String {
     let mut files = Vec::new();
     sources(&repository(), &mut files);
     // A file may have gone since it was listed.
-    let code: String = files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+    files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect()
+}
+
+#[test]
+fn each_cell_of_the_table_of_outages_names_a_test() {
+    let (text, code) =
+        (std::fs::read_to_string(repository().join("book/operate/outages.md")).unwrap(), code());
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 5, "the table has {} rows", rows.len());
+    for row in rows {
+        for cell in row.trim_matches('|').split('|').skip(1) {
+            let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+            assert!(!names.is_empty(), "a cell without a test: {cell}");
+            let unknown: Vec<_> =
+                names.iter().filter(|name| !code.contains(&format!("fn {name}()"))).collect();
+            assert!(unknown.is_empty(), "there is no test {unknown:?}");
+        }
+    }
+}
+
+#[test]
+fn each_block_of_commands_says_which_test_runs_it_or_why_none_does() {
+    let code = code();
     let mut wrong = Vec::new();
     let (mut all, mut run) = (0, 0);
     for document in documents::all().unwrap() {
@@ -47,6 +69,22 @@ fn each_block_of_commands_says_which_test_runs_it_or_why_none_does() {
     }
     assert!(wrong.is_empty(), "blocks of commands: {wrong:#?}");
     assert!(all > 30 && run > 8, "{all} blocks were found, of which {run} are run");
+}
+
+#[test]
+fn images_are_built_with_the_tag_that_the_chart_asks_for() {
+    let chart = std::fs::read_to_string(repository().join("manifests/chart/Chart.yaml")).unwrap();
+    let version = chart.lines().find_map(|line| line.strip_prefix("appVersion: ")).unwrap().trim_matches('"');
+    let mut pages = documents::all().unwrap();
+    pages.push("manifests/image/Dockerfile".into());
+    let mut tags = Vec::new();
+    for page in pages {
+        let text = documents::text(&page).unwrap();
+        let images = text.split("-t kube-fpga/").skip(1).filter_map(|rest| rest.split_whitespace().next());
+        tags.extend(images.map(|image| format!("{}: {image}", page.display())));
+    }
+    let wrong: Vec<_> = tags.iter().filter(|tag| !tag.ends_with(&format!(":{version}"))).collect();
+    assert!(wrong.is_empty() && tags.len() > 3, "{wrong:?} of {tags:?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ const SERVICES: [Service; 7] = [
     Service {
         name: "fpga-scheduler-extender",
         folder: "scheduler-extender/src",
-        ports: "All paths at `--listen`, where the verbs are there without a prefix and with that of `--path-prefix`; those other than the verbs also at `--read-listen`; `/healthz`, `/readyz` and `/metrics` also at \
+        ports: "All paths at `--listen`, where the verbs are there without a prefix and with that of `--path-prefix`; those other than the verbs also at `--read-listen`, where all but `/healthz`, `/readyz` and `/version` want a token (`--read-access`); `/healthz`, `/readyz` and `/metrics` also at \
                 `--metrics-listen`.",
     },
     Service {
@@ -36,7 +36,7 @@ const SERVICES: [Service; 7] = [
     Service {
         name: "fpga-endpoint-picker",
         folder: "endpoint-picker/src",
-        ports: "`/functions` and `/picks` at `--read-listen`, `/apis` at `--external-metrics-listen`, and the others at `--metrics-listen`.",
+        ports: "`/functions` and `/picks` at `--read-listen`, where they and `/metrics` want a token (`--read-access`), `/apis` at `--external-metrics-listen`, where the API server alone is answered, and the others at `--metrics-listen`.",
     },
     Service { name: "fpga-registry", folder: "registry/src", ports: "At `--metrics-listen`." },
     Service { name: "fpga-pool", folder: "pool/broker/src", ports: "At `--metrics-listen`." },

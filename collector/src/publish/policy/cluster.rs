@@ -85,6 +85,7 @@ fn state(at: Duration) -> NodeState {
         bitstreams: Vec::new(),
         buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
         plugin: None,
+        cordons: std::collections::BTreeMap::new(),
         left_out: LeftOut::default(),
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use fpga_core::cordon::CordonedBoards;
 use fpga_core::fixtures::{self, mk_board, mk_plugin};
 use fpga_core::node_state::{PluginState, RecentBitstream};
 use fpga_core::units::WallTime;
@@ -349,4 +350,19 @@ fn what_the_node_plugin_can_not_serve_any_more_is_written_at_once_and_so_is_its_
     let one_more = with(Some(mk_plugin(&[("dm0", 4, 16)])));
     let wait = Decision::Wait(Duration::from_secs(59));
     assert_eq!(policy.decide(&one_more, after(at, 1)), wait, "it decides about no pod");
+}
+
+#[test]
+fn a_board_that_goes_out_of_rotation_is_written_at_once_and_so_is_its_return() {
+    let at = Instant::now();
+    let in_rotation = mk_state(1_000_000);
+    let mut policy = mk_policy(&in_rotation, at);
+    let mut cordoned = mk_state(1_001_000);
+    cordoned.cordon(&CordonedBoards::parse(r#"{"dm0":{"reason":"fan","sinceMs":5}}"#).unwrap());
+    assert_eq!(policy.decide(&cordoned, after(at, 1)), Decision::Write(Reason::Closed));
+    policy.wrote(cordoned.clone(), after(at, 1), 0.0);
+    let mut renamed = mk_state(1_002_000);
+    renamed.cordon(&CordonedBoards::parse(r#"{"dm0":{"reason":"hot","sinceMs":5}}"#).unwrap());
+    assert_eq!(policy.decide(&renamed, after(at, 2)), Decision::Write(Reason::Closed), "another reason");
+    assert_eq!(policy.decide(&in_rotation, after(at, 2)), Decision::Write(Reason::Urgent));
 }

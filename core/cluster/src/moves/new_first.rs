@@ -1,9 +1,9 @@
 //! Moves whose replacement comes before the pod goes: which step is next.
 //!
 //! ```text
-//!  count written, node marked ──► one replica more ──► as many others Ready as there were with the pod? ─ no ─► wait
+//!  count written, node marked, deletion cost lowered ──► one replica more ──► as many others Ready as there were with the pod? ─ no ─► wait
 //!                                                         yes ─► evict the pod ──► the count as it was
-//!  at any step: the time is over ─► the count as it was, the pod stays
+//!  at any step: the time is over ─► the deletion cost and the count as they were, the pod stays
 //! ```
 //! Each step may be done again, so that whoever leads next goes on where the last leader ended.
 

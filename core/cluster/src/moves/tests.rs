@@ -8,11 +8,13 @@ fn candidate(pod: &str, deployment: &str) -> Candidate {
     let deployment = Deployment { uid: deployment.into(), rollout: Rollout::Complete, ready: 2 };
     Candidate {
         pod: pod.into(),
+        namespace: "shop".into(),
         cause: Cause::BoardLost { board: "dm0".into(), since: Millis::from_secs(90) },
         readiness: Readiness::Ready,
         workload: Workload::Deployment(deployment),
         disruption: Disruption::Allowed,
         replacement: Replacement::AfterThePod,
+        destination: Destination::Somewhere,
     }
 }
 
@@ -32,12 +34,17 @@ fn with_ready(ready: u32, readiness: Readiness) -> Candidate {
 }
 
 fn past(workload: &str, ago: Millis, progress: Progress) -> PastMove {
-    PastMove { workload: workload.into(), at: NOW - ago, progress }
+    PastMove { namespace: "other".into(), workload: workload.into(), at: NOW - ago, progress }
+}
+
+/// The namespaces where one alone has pods with boards.
+fn alone() -> BTreeSet<&'static str> {
+    ["shop"].into()
 }
 
 /// What becomes of the only candidate.
 fn verdict(candidate: Candidate, past: &[PastMove]) -> Result<(), Held> {
-    let decision = decide(&[candidate], past, &POLICY, NOW);
+    let decision = decide(&[candidate], past, &alone(), &POLICY, NOW);
     decision.held.into_iter().next().map_or(Ok(()), |(_, held)| Err(held))
 }
 
@@ -77,6 +84,11 @@ fn only_pods_of_a_deployment_that_goes_on_without_them_are_moved() {
             "a budget",
             Candidate { disruption: forbidden, ..candidate("a", "d") },
             Err(Held::DisruptionBudget("budget".into())),
+        ),
+        (
+            "no place to go",
+            Candidate { destination: Destination::Nowhere, ..candidate("a", "d") },
+            Err(Held::NowhereToGo),
         ),
     ] {
         assert_eq!(verdict(candidate, &[]), expected, "{what}");
@@ -118,7 +130,7 @@ fn of_each_workload_one_pod_is_moved_at_a_time_and_the_most_urgent_first() {
     let candidates =
         [candidate("a", "d"), candidate("b", "d"), long_lost, urgent, cold("g", 60), cold("h", 90), wanted];
     let policy = MovePolicy { per_interval: 9, per_hour: 9, ..POLICY };
-    let decision = decide(&candidates, &[], &policy, NOW);
+    let decision = decide(&candidates, &[], &alone(), &policy, NOW);
     assert_eq!(decision.moves, [3, 2, 0, 6, 5, 4]);
     assert_eq!(decision.held, [(1, Held::MoveUnderway)]);
 }
@@ -127,12 +139,31 @@ fn of_each_workload_one_pod_is_moved_at_a_time_and_the_most_urgent_first() {
 fn interval_and_hour_are_bounded() {
     let candidates = ["d", "e", "f", "g"].map(|deployment| candidate(deployment, deployment));
     let ended = |seconds: u64| past("x", Millis::from_secs(seconds), Progress::Ended);
-    let decision = decide(&candidates, &[ended(3_600)], &POLICY, NOW);
+    let decision = decide(&candidates, &[ended(3_600)], &alone(), &POLICY, NOW);
     assert_eq!(decision.moves, [0, 1]);
     assert_eq!(decision.held, [(2, Held::IntervalSpent), (3, Held::IntervalSpent)]);
-    let decision = decide(&candidates, &[ended(10), ended(3_599)], &POLICY, NOW);
+    let decision = decide(&candidates, &[ended(10), ended(3_599)], &alone(), &POLICY, NOW);
     assert_eq!(decision.moves, [0]);
     assert_eq!(decision.held[0], (1, Held::HourSpent));
+}
+
+#[test]
+fn one_namespace_can_not_spend_the_hour_of_the_others() {
+    let of = |namespace: &str, number: usize| {
+        let name = format!("{namespace}{number}");
+        Candidate { namespace: namespace.into(), cause: Cause::NotPrepared, ..candidate(&name, &name) }
+    };
+    let greedy = (0..20).map(|number| of("greedy", number));
+    let candidates: Vec<Candidate> = greedy.chain([of("quiet", 0)]).collect();
+    let policy = MovePolicy { per_interval: 20, per_hour: 12, ..POLICY };
+    let both = BTreeSet::from(["greedy", "quiet"]);
+    let decision = decide(&candidates, &[], &both, &policy, NOW);
+    assert_eq!(decision.moves, [0, 1, 10, 11, 12, 13, 20], "six by their UIDs, and the other's");
+    assert!(decision.held.iter().all(|(_, held)| *held == Held::NamespaceHourSpent), "{decision:?}");
+    let alone = decide(&candidates[..20], &[], &BTreeSet::from(["greedy"]), &policy, NOW);
+    assert_eq!(alone.moves.len(), 12, "there is nobody else");
+    let one = MovePolicy { per_hour: 1, ..policy };
+    assert_eq!(decide(&candidates, &[], &both, &one, NOW).moves.len(), 1, "an hour of one move is of use");
 }
 
 #[test]
@@ -154,12 +185,14 @@ fn what_people_read_says_what_a_move_saves_and_which_rule_holds_a_pod() {
 prop_compose! {
     fn any_candidate()(
         pod in 0..40_u32, deployment in 0..6_u32, kind in 0..4, ready in 0..4_u32, is_ready: bool, rolls in 0..4,
-        budget in 0..4, is_lost: bool, since in 0..1_000_000_u64, comes_first in 0..4,
+        budget in 0..4, is_lost: bool, since in 0..1_000_000_u64, comes_first in 0..4, place in 0..4,
+        namespace in 0..3_u32,
     ) -> Candidate {
         let rollout = if rolls == 0 { Rollout::Underway } else { Rollout::Complete };
         let deployment = Deployment { uid: format!("d{deployment}"), rollout, ready };
         Candidate {
             pod: format!("p{pod}"),
+            namespace: format!("n{namespace}"),
             cause: if is_lost { Cause::BoardLost { board: "b".into(), since: Millis(since) } } else { Cause::NotPrepared },
             readiness: if is_ready { Readiness::Ready } else { Readiness::NotReady },
             workload: match kind {
@@ -172,14 +205,17 @@ prop_compose! {
                 1 => Replacement::BeforeThePod(CountOwner::Autoscaler("web".into())),
                 _ => Replacement::AfterThePod,
             },
+            destination: if place == 0 { Destination::Nowhere } else { Destination::Somewhere },
         }
     }
 }
 
 prop_compose! {
-    fn any_past()(workload in 0..6_u32, ago in 0..8_000_000_u64, is_underway: bool) -> PastMove {
+    fn any_past()(
+        workload in 0..6_u32, ago in 0..8_000_000_u64, is_underway: bool, namespace in 0..3_u32,
+    ) -> PastMove {
         let progress = if is_underway { Progress::Underway } else { Progress::Ended };
-        past(&format!("d{workload}"), Millis(ago), progress)
+        PastMove { namespace: format!("n{namespace}"), ..past(&format!("d{workload}"), Millis(ago), progress) }
     }
 }
 
@@ -192,7 +228,8 @@ proptest! {
         per_hour in 0..8_usize,
     ) {
         let policy = MovePolicy { per_interval, per_hour, ..POLICY };
-        let decision = decide(&candidates, &past, &policy, NOW);
+        let namespaces = ["n0", "n1", "n2"].into();
+        let decision = decide(&candidates, &past, &namespaces, &policy, NOW);
         let recent = past.iter().filter(|past| NOW - past.at < HOUR).count();
         prop_assert!(decision.moves.len() <= per_interval);
         prop_assert!(decision.moves.is_empty() || recent + decision.moves.len() <= per_hour);
@@ -206,6 +243,7 @@ proptest! {
             prop_assert!(moved.insert(&deployment.uid), "two pods of one Deployment");
             prop_assert_eq!(deployment.rollout, Rollout::Complete);
             prop_assert_eq!(&candidate.disruption, &Disruption::Allowed);
+            prop_assert_eq!(candidate.destination, Destination::Somewhere);
             let serves_on = match &candidate.replacement {
                 Replacement::BeforeThePod(owner) => *owner == CountOwner::Owner,
                 Replacement::AfterThePod => deployment.ready >= 2 || candidate.readiness == Readiness::NotReady,
@@ -214,6 +252,38 @@ proptest! {
             for past in past.iter().filter(|past| past.workload == deployment.uid) {
                 prop_assert_eq!(past.progress, Progress::Ended);
                 prop_assert!(NOW - past.at >= policy.cool_down);
+            }
+        }
+    }
+
+    /// Workloads of some namespaces ask again and again, in any order, and each of their moves ends at once.
+    #[test]
+    fn a_namespace_that_asks_all_the_time_leaves_as_many_moves_to_others_as_it_has(
+        per_hour in 1..20_usize,
+        asks in prop::collection::vec((0..4_u32, 0..600_u64), 1..80),
+    ) {
+        let policy = MovePolicy { per_interval: 1, per_hour, cool_down: Millis::ZERO };
+        let (mut done, mut now): (Vec<PastMove>, WallTime) = (Vec::new(), NOW);
+        for (namespace, seconds) in asks {
+            now += Millis::from_secs(seconds);
+            let namespace = format!("n{namespace}");
+            let asking = Candidate { namespace: namespace.clone(), ..candidate("a", "d") };
+            let namespaces = ["n0", "n1", "n2", "n3"].into();
+            let decision = decide(std::slice::from_ref(&asking), &done, &namespaces, &policy, now);
+            let in_hour = |done: &[PastMove]| -> Vec<String> {
+                done.iter().filter(|past| now - past.at < HOUR).map(|past| past.namespace.clone()).collect()
+            };
+            let of_namespace = |done: &[PastMove]| in_hour(done).iter().filter(|of| **of == namespace).count();
+            let (left, had) = (per_hour - in_hour(&done).len(), of_namespace(&done));
+            match decision.held.as_slice() {
+                [] => {
+                    done.push(PastMove { namespace: namespace.clone(), at: now, ..past("d", Millis::ZERO, Progress::Ended) });
+                    prop_assert!(had < left, "{had} of {per_hour}, and {left} left");
+                    prop_assert!(of_namespace(&done) <= per_hour.div_ceil(2));
+                }
+                [(_, Held::HourSpent)] => prop_assert_eq!(left, 0),
+                [(_, Held::NamespaceHourSpent)] => prop_assert!(left > 0 && had >= left),
+                other => return Err(TestCaseError::fail(format!("{other:?}"))),
             }
         }
     }

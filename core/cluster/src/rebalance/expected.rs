@@ -2,8 +2,9 @@
 //! mean over the boards that the function may go to.
 
 use fpga_board::reuse::{Pressure, ReuseProfile};
+use std::collections::BTreeSet;
 
-/// Number of boards that are tried, those with the most cold starts first.
+/// Number of boards that are tried, of those with a function that may go, those with the most cold starts first.
 const TRIED_BOARDS: usize = 8;
 /// Number of functions of a board that are tried, the most frequently used first.
 const TRIED_FUNCTIONS: usize = 16;
@@ -54,7 +55,11 @@ pub fn gains(
 ) -> Vec<Gain> {
     let pressures: Vec<Pressure> = boards.iter().map(pressure).collect();
     let cold: Vec<f32> = pressures.iter().map(Pressure::cold).collect();
-    let mut worst: Vec<usize> = (0..boards.len()).filter(|board| cold[*board] >= least).collect();
+    let has_place = |movable: &&Movable| {
+        cold[movable.board] >= least && (0..boards.len()).any(|to| to != movable.board && may_go(movable, to))
+    };
+    let with_place: BTreeSet<usize> = movable.iter().filter(has_place).map(|it| it.board).collect();
+    let mut worst: Vec<usize> = with_place.into_iter().collect();
     worst.sort_by(|a, b| cold[*b].total_cmp(&cold[*a]).then(a.cmp(b)));
     let best_of = |board: &usize| {
         let mut here: Vec<(f32, &Movable)> = movable
@@ -153,6 +158,16 @@ mod tests {
             let (boards, movable) = cluster(boards);
             assert_eq!(gains(&boards, &movable, |_, _| true, 0.1), []);
         }
+    }
+
+    #[test]
+    fn boards_whose_functions_may_go_nowhere_keep_no_other_one_from_being_tried() {
+        let mut all: Vec<(u32, &[u64])> = vec![(1, &[900, 900, 900]); TRIED_BOARDS];
+        all.extend([(2, [1_000; 3].as_slice()), (2, &[])]);
+        let (boards, movable) = cluster(&all);
+        let may_go = |movable: &Movable, _: usize| movable.board == TRIED_BOARDS;
+        let gains = gains(&boards, &movable, may_go, 0.1);
+        assert_eq!((gains.len(), gains[0].function / 10, gains[0].best), (1, TRIED_BOARDS, TRIED_BOARDS + 1));
     }
 
     #[test]

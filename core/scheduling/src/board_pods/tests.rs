@@ -19,6 +19,7 @@ pub(crate) fn mk_pod(uid: &str, priority: i32, boards: &[&str]) -> BoardPod {
             by_resource: [("fpga-scheduling.io/accelerated".to_owned(), containers)].into(),
         },
         requirement: Requirement::default(),
+        terms: PodTerms::default(),
     }
 }
 

@@ -3,9 +3,10 @@ mod per_slot;
 use super::*;
 use crate::fixtures::{mk_asked, mk_bitstream, mk_busy, mk_device, mk_node, mk_plugin, mk_state};
 use crate::moved_off::MovedOffAnnotation;
+use crate::node_facts::NodeFacts;
 use crate::node_labels::NodeLabels;
 use crate::node_state::{NodeState, controller};
-use crate::staleness::Knowledge;
+use crate::staleness::{Knowledge, StalePolicy};
 use crate::units::{Moment, WallTime};
 use proptest::prelude::*;
 
@@ -25,9 +26,9 @@ fn with_sobel(usage: u64, reconfiguration: u64) -> NodeFacts {
 }
 
 fn scores(nodes: &[&NodeFacts], rules: &DecisionRules) -> Vec<u32> {
-    let candidates: Vec<_> = nodes.iter().map(|node| Some(*node)).collect();
+    let candidates: Vec<_> = nodes.iter().map(|node| Some(node.known())).collect();
     let decision = prioritize(&asked(&["sobel"]), &candidates, rules, MonotonicTime::START);
-    decision.nodes.iter().map(|node| node.score).collect()
+    decision.scores().to_vec()
 }
 
 fn rules(weights: &str) -> DecisionRules {
@@ -90,11 +91,11 @@ fn a_score_decision_reports_every_term_of_a_score() {
     let (busy, absent) = (with_sobel(300, 7), labelled("intel"));
     let decision = prioritize(
         &asked(&["sobel"]),
-        &[Some(&busy), Some(&absent)],
+        &[Some(busy.known()), Some(absent.known())],
         &DecisionRules::default(),
         MonotonicTime(5_000),
     );
-    let node = decision.nodes[0];
+    let node = decision.nodes()[0];
     assert_eq!(node.terms.locality, Term { value: 1.0, basis: Basis::Measured });
     assert_eq!(
         node.measured,
@@ -107,8 +108,8 @@ fn a_score_decision_reports_every_term_of_a_score() {
         })
     );
     assert_eq!(node.terms.queue, Term { value: 0.0, basis: Basis::Unweighted });
-    assert_eq!(decision.nodes[1].terms.usage, Term { value: 0.0, basis: Basis::Penalised });
-    assert_eq!((decision.nodes[1].freshness, decision.nodes[1].measured), (Freshness::Absent, None));
+    assert_eq!(decision.nodes()[1].terms.usage, Term { value: 0.0, basis: Basis::Penalised });
+    assert_eq!((decision.nodes()[1].freshness, decision.nodes()[1].measured), (Freshness::Absent, None));
 }
 
 #[test]
@@ -122,10 +123,14 @@ fn nodes_without_fresh_state_are_not_counted_in_ranks() {
 fn a_node_without_fresh_state_never_looks_best() {
     let (busy, absent) = (mk_node(mk_busy(9, 9)), labelled("intel"));
     let neutral = DecisionRules { stale: all(StalePolicy::Neutral), ..rules("1-0-0") };
-    let decision =
-        prioritize(&asked(&["sobel"]), &[Some(&busy), Some(&absent), None], &neutral, MonotonicTime::START);
-    assert_eq!(decision.nodes.iter().map(|node| node.score).collect::<Vec<_>>(), [0, 0, 0]);
-    assert_eq!(decision.nodes[1].capped, Capped::Yes);
+    let decision = prioritize(
+        &asked(&["sobel"]),
+        &[Some(busy.known()), Some(absent.known()), None],
+        &neutral,
+        MonotonicTime::START,
+    );
+    assert_eq!(decision.nodes().iter().map(|node| node.score).collect::<Vec<_>>(), [0, 0, 0]);
+    assert_eq!(decision.nodes()[1].capped, Capped::Yes);
     let unreadable = NodeFacts { knowledge: Knowledge::Unreadable, ..labelled("intel") };
     assert_eq!(
         scores(&[&busy, &unreadable], &DecisionRules { weights: Weights::default(), ..neutral }),
@@ -136,7 +141,7 @@ fn a_node_without_fresh_state_never_looks_best() {
 #[test]
 fn the_stale_policy_sets_the_value_of_a_stale_state() {
     let (node, other) = (with_sobel(0, 0), labelled("intel"));
-    let candidates = [Some(&node), Some(&other)];
+    let candidates = [Some(node.known()), Some(other.known())];
     for (policy, score, verdict) in [
         (StalePolicy::Neutral, 5, Ok(())),
         (StalePolicy::Penalise, 0, Ok(())),
@@ -144,8 +149,8 @@ fn the_stale_policy_sets_the_value_of_a_stale_state() {
     ] {
         let rules = DecisionRules { stale: all(policy), ..DecisionRules::default() };
         let decision = prioritize(&asked(&["sobel"]), &candidates, &rules, LATE);
-        assert_eq!(decision.nodes.iter().map(|node| node.score).collect::<Vec<_>>(), [score, score]);
-        assert_eq!(decision.nodes[0].freshness, Freshness::Stale);
+        assert_eq!(decision.nodes().iter().map(|node| node.score).collect::<Vec<_>>(), [score, score]);
+        assert_eq!(decision.nodes()[0].freshness, Freshness::Stale);
         assert_eq!(filter(&asked(&[]), &candidates, &rules, LATE).verdicts, [verdict, verdict]);
     }
 }
@@ -154,9 +159,13 @@ fn the_stale_policy_sets_the_value_of_a_stale_state() {
 fn a_stale_policy_applies_to_its_signal_only() {
     let node = with_sobel(0, 0);
     let stale = StalePolicies { locality: StalePolicy::Neutral, ..StalePolicies::default() };
-    let decision =
-        prioritize(&asked(&[]), &[Some(&node)], &DecisionRules { stale, ..DecisionRules::default() }, LATE);
-    let terms = decision.nodes[0].terms;
+    let decision = prioritize(
+        &asked(&[]),
+        &[Some(node.known())],
+        &DecisionRules { stale, ..DecisionRules::default() },
+        LATE,
+    );
+    let terms = decision.nodes()[0].terms;
     assert_eq!((terms.locality.basis, terms.usage.basis), (Basis::Neutral, Basis::Penalised));
 }
 
@@ -164,9 +173,12 @@ fn a_stale_policy_applies_to_its_signal_only() {
 fn the_filter_still_reads_the_boards_of_a_stale_state() {
     let node = mk_node(mk_busy(0, 0));
     let xilinx = Requirement { vendor: Some("xilinx".into()), ..asked(&[]) };
-    assert_eq!(filter(&asked(&[]), &[Some(&node)], &DecisionRules::default(), LATE).verdicts, [Ok(())]);
     assert_eq!(
-        filter(&xilinx, &[Some(&node)], &DecisionRules::default(), LATE).verdicts,
+        filter(&asked(&[]), &[Some(node.known())], &DecisionRules::default(), LATE).verdicts,
+        [Ok(())]
+    );
+    assert_eq!(
+        filter(&xilinx, &[Some(node.known())], &DecisionRules::default(), LATE).verdicts,
         [Err(Rejection::Vendor)]
     );
 }
@@ -217,13 +229,13 @@ proptest! {
     fn scores_are_on_the_scale_and_the_best_has_fresh_state(
         nodes in prop::collection::vec(any_node(), 0..20), rules in any_rules(),
     ) {
-        let candidates: Vec<_> = nodes.iter().map(Some).collect();
+        let candidates: Vec<_> = nodes.iter().map(|node| Some(node.known())).collect();
         let decision = prioritize(&asked(&["sobel"]), &candidates, &rules, MonotonicTime::START);
-        prop_assert_eq!(decision.nodes.len(), nodes.len());
+        prop_assert_eq!(decision.nodes().len(), nodes.len());
         let best = |fresh: bool| {
-            decision.nodes.iter().filter(|node| node.measured.is_some() == fresh).map(|node| node.score).max()
+            decision.nodes().iter().filter(|node| node.measured.is_some() == fresh).map(|node| node.score).max()
         };
-        prop_assert!(decision.nodes.iter().all(|node| node.score <= rules.max_score.get()));
+        prop_assert!(decision.nodes().iter().all(|node| node.score <= rules.max_score.get()));
         if let (Some(fresh), Some(unfresh)) = (best(true), best(false)) {
             prop_assert!(unfresh < fresh || fresh == 0);
         }
@@ -233,11 +245,11 @@ proptest! {
     fn the_order_of_the_request_does_not_matter(
         nodes in prop::collection::vec(any_node(), 0..20), rules in any_rules(),
     ) {
-        let forward: Vec<_> = nodes.iter().map(Some).collect();
-        let backward: Vec<_> = nodes.iter().rev().map(Some).collect();
-        let mut reversed = prioritize(&asked(&["sobel"]), &backward, &rules, MonotonicTime::START).nodes;
+        let forward: Vec<_> = nodes.iter().map(|node| Some(node.known())).collect();
+        let backward: Vec<_> = nodes.iter().rev().map(|node| Some(node.known())).collect();
+        let mut reversed = prioritize(&asked(&["sobel"]), &backward, &rules, MonotonicTime::START).nodes();
         reversed.reverse();
-        prop_assert_eq!(prioritize(&asked(&["sobel"]), &forward, &rules, MonotonicTime::START).nodes, reversed);
+        prop_assert_eq!(prioritize(&asked(&["sobel"]), &forward, &rules, MonotonicTime::START).nodes(), reversed);
     }
 
     #[test]
@@ -262,8 +274,8 @@ proptest! {
         let rules = DecisionRules { weights, ..DecisionRules::default() };
         let score = |usage| {
             let own = mk_node(mk_busy(usage, 5));
-            let candidates: Vec<_> = nodes.iter().chain([&own]).map(Some).collect();
-            prioritize(&asked(&["sobel"]), &candidates, &rules, MonotonicTime::START).nodes.last().unwrap().score
+            let candidates: Vec<_> = nodes.iter().chain([&own]).map(|node| Some(node.known())).collect();
+            prioritize(&asked(&["sobel"]), &candidates, &rules, MonotonicTime::START).nodes().last().unwrap().score
         };
         prop_assert!(score(usage) >= score(usage + 10));
     }
@@ -276,9 +288,9 @@ fn pods_of_a_controller_whose_pods_the_node_plugin_could_not_serve_are_kept_off(
     let devices = vec![mk_device("intel", "a10", "1")];
     let node = mk_node(NodeState { devices, plugin: Some(plugin), ..mk_state() });
     let verdicts = |of: Option<&str>| {
-        filter_for(of, &asked(&[]), &[Some(&node)], &DecisionRules::default(), LATE).verdicts
+        filter_for(of, &asked(&[]), &[Some(node.known())], &DecisionRules::default(), LATE).verdicts
     };
-    assert_eq!(verdicts(Some("shop/rs-1")), [Err(Rejection::KeptOff)]);
+    assert_eq!(verdicts(Some(&controller("shop", "rs-1"))), [Err(Rejection::KeptOff)]);
     assert_eq!((verdicts(Some("mill/rs-1")), verdicts(None)), (vec![Ok(())], vec![Ok(())]));
 }
 
@@ -291,9 +303,9 @@ fn pods_of_a_workload_that_was_moved_off_a_node_are_kept_off_until_the_time_is_o
     let node = NodeFacts { moved_off: annotation.at(at), ..mk_node(NodeState { devices, ..mk_state() }) };
     let verdicts = |of: Option<&str>, now: u64| {
         let rules = DecisionRules::default();
-        filter_for(of, &asked(&[]), &[Some(&node)], &rules, MonotonicTime(now)).verdicts
+        filter_for(of, &asked(&[]), &[Some(node.known())], &rules, MonotonicTime(now)).verdicts
     };
-    assert_eq!(verdicts(Some("shop/rs-1"), 599), [Err(Rejection::MovedOff)]);
-    assert_eq!(verdicts(Some("shop/rs-1"), 600), [Ok(())]);
+    assert_eq!(verdicts(Some(&controller("shop", "rs-1")), 599), [Err(Rejection::MovedOff)]);
+    assert_eq!(verdicts(Some(&controller("shop", "rs-1")), 600), [Ok(())]);
     assert_eq!((verdicts(Some("mill/rs-1"), 500), verdicts(None, 500)), (vec![Ok(())], vec![Ok(())]));
 }

@@ -10,11 +10,20 @@ use super::{Bound, means::Means, whole};
 use crate::signals::AskedKind;
 use crate::staleness::Received;
 use crate::units::{Millis, MonotonicTime};
+use foldhash::fast::FixedState;
+use std::hash::BuildHasher as _;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// A forecast and the time for which it is valid.
-#[derive(Debug, Clone, Copy)]
+/// The last forecast of each node, by the index of its pods. Decisions at about the same time share it. One lock for all:
+/// a decision reads thousands of forecasts and rarely writes one.
+#[derive(Debug, Default)]
+pub(super) struct Forecasts(RwLock<Vec<LinearForecast>>);
+
+/// A forecast and the time for which it is valid. By default it is valid at no time.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LinearForecast {
-    of: ForecastKey,
+    /// Hash of the inputs of the forecast apart from the pods. A change of the pods discards the forecast.
+    of: u64,
     from: MonotonicTime,
     until: MonotonicTime,
     usage: Line,
@@ -25,34 +34,49 @@ pub(super) struct LinearForecast {
     pub(super) pods: f64,
 }
 
-/// The inputs of a forecast apart from the pods. A change of the pods discards the forecast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ForecastKey {
-    signals: u64,
-    received: (MonotonicTime, Millis),
-    means: u64,
-    asked: AskedKind,
-}
-
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
     start: f64,
     fall_per_milli: f64,
 }
 
+impl Forecasts {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Vec<LinearForecast>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn put(&self, forecasts: &[(usize, LinearForecast)]) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for (index, forecast) in forecasts {
+            if *index >= all.len() {
+                all.resize_with(index + 1, LinearForecast::default);
+            }
+            all[*index] = *forecast;
+        }
+    }
+
+    pub(super) fn forget(&mut self, index: usize) {
+        let all = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(forecast) = all.get_mut(index) {
+            *forecast = LinearForecast::default();
+        }
+    }
+}
+
 impl LinearForecast {
-    /// The forecast from `now` on for `pods`, the one bound longest first, on the boards of the kind `asked`.
+    /// The forecast from `now` on for `pods`, the one bound longest first, on the boards of the kind `asked`. `of` is a hash
+    /// of all inputs but the pods.
     pub(super) fn of(
         pods: &[Bound],
         received: &Received,
         means: &Means,
-        asked: &AskedKind,
+        (asked, of): (&AskedKind, u64),
         now: MonotonicTime,
     ) -> Self {
         let (window, signals) = (received.state().window, received.signals());
         let claims = Claims::of(signals, pods.iter().map(|pod| (&pod.kind, 1.0)));
         let mut forecast = Self {
-            of: ForecastKey::of(received, means, asked),
+            of,
             from: now,
             until: MonotonicTime::NEVER,
             usage: Line::default(),
@@ -84,15 +108,9 @@ impl LinearForecast {
         forecast
     }
 
-    /// Whether the forecast is valid at `now` for this state, these means and this kind.
-    pub(super) fn is_valid(
-        &self,
-        received: &Received,
-        means: &Means,
-        asked: &AskedKind,
-        now: MonotonicTime,
-    ) -> bool {
-        (self.from..self.until).contains(&now) && self.of == ForecastKey::of(received, means, asked)
+    /// Whether the forecast is valid at `now` for inputs with the hash `of`.
+    pub(super) fn is_valid(&self, of: u64, now: MonotonicTime) -> bool {
+        self.of == of && (self.from..self.until).contains(&now)
     }
 
     /// The usage that is still expected, in milliseconds, and the number of pods without a known mean.
@@ -122,15 +140,9 @@ impl LinearForecast {
     }
 }
 
-impl ForecastKey {
-    fn of(received: &Received, means: &Means, asked: &AskedKind) -> Self {
-        Self {
-            signals: received.signals().fingerprint(),
-            received: (received.received_at(), received.age_at_receipt()),
-            means: means.generation(),
-            asked: *asked,
-        }
-    }
+/// Hash of what the forecasts of all nodes are made of.
+pub(super) fn inputs(means: &Means, asked: &AskedKind) -> u64 {
+    FixedState::default().hash_one((means.generation(), asked))
 }
 
 impl Line {

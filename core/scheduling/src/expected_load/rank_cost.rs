@@ -35,7 +35,7 @@ pub(crate) fn loads(measured: &[PerSlot], expected: &[ExpectedPerSlot]) -> Vec<P
     let mut loads: Vec<PerSlot> =
         measured.iter().zip(expected).map(|(measured, expected)| *measured + expected.usage).collect();
     let unknown = |expected: &ExpectedPerSlot| super::whole(expected.unknown).0;
-    if expected.iter().all(|expected| unknown(expected) == 0) {
+    if expected.iter().all(|expected| expected.unknown < 0.5) {
         return loads;
     }
     let mut sorted = loads.clone();

@@ -63,33 +63,33 @@ impl<T> Default for SlotMap<T> {
 }
 
 impl<T: Default> SlotMap<T> {
-    /// The value of `name`.
-    pub(super) fn get(&self, name: &str) -> Option<&T> {
-        let index = self.indexes.get(name)?;
-        self.entries.get(*index).map(|entry| &entry.value)
+    /// The value of `name` and its index, by which a caller may keep more of the same name.
+    pub(super) fn get(&self, name: &str) -> Option<(usize, &T)> {
+        let index = *self.indexes.get(name)?;
+        self.entries.get(index).map(|entry| (index, &entry.value))
     }
 
-    /// The value of `name`, found by its key. An outdated key is updated.
-    pub(super) fn at(&self, key: &ArenaKey, name: &str) -> Option<&T> {
+    /// As [`Self::get`], found by its key. An outdated key is updated.
+    pub(super) fn at(&self, key: &ArenaKey, name: &str) -> Option<(usize, &T)> {
         let (index, generation) = key.get();
         let there =
             self.entries.get(index).filter(|entry| entry.generation == generation && generation != FREE);
         if let Some(entry) = there {
-            return Some(&entry.value);
+            return Some((index, &entry.value));
         }
         let index = *self.indexes.get(name)?;
         let entry = self.entries.get(index)?;
         key.set(index, entry.generation);
-        Some(&entry.value)
+        Some((index, &entry.value))
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        let index = self.indexes.get(name)?;
-        self.entries.get_mut(*index).map(|entry| &mut entry.value)
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<(usize, &mut T)> {
+        let index = *self.indexes.get(name)?;
+        self.entries.get_mut(index).map(|entry| (index, &mut entry.value))
     }
 
-    /// The value of `name`, a default one if the name is new, and the shared copy of the name.
-    pub(super) fn of(&mut self, name: &str) -> (Arc<str>, &mut T) {
+    /// The value of `name`, a default one if the name is new, with the shared copy of the name and the index.
+    pub(super) fn of(&mut self, name: &str) -> (Arc<str>, usize, &mut T) {
         let (name, index) = match self.indexes.get_key_value(name) {
             Some((name, index)) => (Arc::clone(name), *index),
             None => {
@@ -100,7 +100,7 @@ impl<T: Default> SlotMap<T> {
                 (name, index)
             }
         };
-        (name, &mut self.entries[index].value)
+        (name, index, &mut self.entries[index].value)
     }
 
     pub(super) fn remove(&mut self, name: &str) {
@@ -136,13 +136,13 @@ mod tests {
         let mut values = SlotMap::<u32>::default();
         let (a, b) = (ArenaKey::default(), ArenaKey::default());
         assert_eq!(values.at(&a, "a"), None);
-        *values.of("a").1 = 1;
-        assert_eq!((values.at(&a, "a"), values.at(&a, "a")), (Some(&1), Some(&1)));
+        *values.of("a").2 = 1;
+        assert_eq!((values.at(&a, "a"), values.at(&a, "a")), (Some((0, &1)), Some((0, &1))));
         values.remove("a");
-        *values.of("b").1 = 2;
-        assert_eq!((values.at(&a, "a"), values.at(&b, "b")), (None, Some(&2)));
-        *values.of("a").1 = 3;
-        assert_eq!((values.at(&a, "a"), values.at(&a.clone(), "a")), (Some(&3), Some(&3)));
+        *values.of("b").2 = 2;
+        assert_eq!((values.at(&a, "a"), values.at(&b, "b")), (None, Some((0, &2))));
+        *values.of("a").2 = 3;
+        assert_eq!((values.at(&a, "a"), values.at(&a.clone(), "a")), (Some((1, &3)), Some((1, &3))));
     }
 
     proptest! {
@@ -154,15 +154,16 @@ mod tests {
             for (turn, (name, change)) in changes.into_iter().enumerate() {
                 match change {
                     0 => values.remove(names[name]),
-                    _ => *values.of(names[name]).1 = turn,
+                    _ => *values.of(names[name]).2 = turn,
                 }
                 match change {
                     0 => drop(model.remove(names[name])),
                     _ => drop(model.insert(names[name], turn)),
                 }
                 for (name, key) in names.iter().zip(&keys) {
-                    prop_assert_eq!(values.at(key, name), model.get(name));
-                    prop_assert_eq!(values.get(name), model.get(name));
+                    let found = values.at(key, name);
+                    prop_assert_eq!(found.map(|(_, value)| value), model.get(name));
+                    prop_assert_eq!(values.get(name), found);
                 }
             }
             prop_assert_eq!(values.iter().count(), model.len());

@@ -4,7 +4,7 @@ mod laws;
 mod mixed_boards;
 
 use super::*;
-use crate::fixtures::{mk_bitstream, mk_busy, mk_state};
+use crate::fixtures::{mk_bitstream, mk_busy, mk_node, mk_state};
 use crate::node_state::NodeState;
 use crate::per_slot::PerSlot;
 
@@ -243,7 +243,9 @@ fn a_pod_that_is_scored_again_is_not_charged_for_its_own_assumption() {
     let mut all = where_a_pod_uses(60_000, "rs");
     assume(&mut all, "p", Some("rs"), &["n"], MonotonicTime::START);
     let for_pod = |uid| {
-        all.on_keyed(&ArenaKey::default(), "n", uid, &idle(), &AskedKind::ANY, MonotonicTime(1_000)).usage
+        let (node, at) = (mk_node(idle().state().clone()), MonotonicTime(1_000));
+        let nodes = [("n", Some((&ArenaKey::default(), node.known())))];
+        all.on_nodes(uid, nodes.into_iter(), &AskedKind::ANY, at)[0].usage
     };
     assert_eq!((for_pod("p"), for_pod("another")), (Millis::ZERO, Millis(60_000)));
 }

@@ -13,7 +13,8 @@ fn digest(byte: u8) -> Digest {
 
 fn container(namespace: &str, pod: &str, boards: &[&str]) -> AllocatedContainer {
     let (namespace, pod, uid) = (namespace.to_owned(), pod.to_owned(), format!("uid-of-{pod}"));
-    AllocatedContainer { namespace, pod, uid, boards: boards.iter().map(|id| (*id).to_owned()).collect() }
+    let boards = boards.iter().map(|id| (*id).to_owned()).collect();
+    AllocatedContainer { namespace, pod, uid, boards, given: BTreeMap::new() }
 }
 
 /// The pod `shop/cart` with the board `dm0`, and `mill/wheel` with `dm0` and `dm1`.
@@ -132,6 +133,24 @@ fn who_asks_for_what_decides_before_anything_else() {
             }
             (Some(_), other) => panic!("{what}: {other:?}"),
         }
+    }
+}
+
+#[test]
+fn what_a_container_was_given_it_may_load_on_that_board_unless_the_library_withholds_it() {
+    let mut allocated = alone();
+    let asking = allocated.0.get_mut(&digest(ASKING)).unwrap();
+    // `mill` gives 50 to all, and the pod names it with its namespace.
+    asking.given =
+        [("dm0".to_owned(), [digest(50), digest(25)].into()), ("dm1".to_owned(), [digest(60)].into())].into();
+    for (byte, origin, is_allowed) in [
+        (50, Origin::Client, true),
+        (50, Origin::OfNode, true),
+        (25, Origin::Client, false),
+        (60, Origin::Client, false),
+    ] {
+        let verdict = verdict(&allocated, &in_part(), &GateRequest { origin, ..request(byte) });
+        assert_eq!(verdict == GateVerdict::Allowed, is_allowed, "{byte} {origin:?}: {verdict:?}");
     }
 }
 

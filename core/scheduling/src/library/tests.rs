@@ -1,5 +1,11 @@
 use super::*;
 use crate::catalog::{Listed, Unlisted};
+use crate::gate::{
+    Allocated, AllocatedContainer, GateBoard, GateRequest, GateVerdict, Moves, Origin, Others, Residency,
+    decide,
+};
+use crate::node_state::NodeState;
+use crate::units::MonotonicTime;
 use proptest::prelude::*;
 
 fn kind(board: &str) -> BoardKind {
@@ -246,6 +252,79 @@ proptest! {
             }
         };
         prop_assert_eq!(found, expected);
+    }
+}
+
+/// A Bitstream of a namespace with a name and a digest, which lets others use it or not, and which counts or was refused.
+fn any_bitstream() -> impl Strategy<Value = (usize, usize, u8, bool, bool)> {
+    (0..4_usize, 0..3_usize, 0..3_u8, any::<bool>(), any::<bool>())
+}
+
+proptest! {
+    /// The promise of `registry/README.md` on the bytes of bitstreams, without the sources: the store proves those
+    /// (`bytes_go_to_whoever_can_fetch_them_and_to_nobody_else`).
+    #[test]
+    fn bytes_are_reachable_only_by_those_who_name_a_source_or_are_given_them(
+        bitstreams in prop::collection::vec(any_bitstream(), 0..12),
+        tenant in 0..4_usize,
+        byte in 0..3_u8,
+        given in any::<bool>(),
+        is_on_node in any::<bool>(),
+    ) {
+        let (tenant, digest) = (NAMESPACES[tenant], Digest::from_bytes([byte; 32]));
+        let mut library = Library::new(Some("library".to_owned()));
+        let mut all = BTreeMap::new();
+        for (namespace, name, byte, is_open, counts) in bitstreams {
+            let (namespace, name) = (NAMESPACES[namespace], NAMES[name]);
+            let mut found = bitstream(if is_open { AllowedNamespaces::All } else { AllowedNamespaces::Same }, &["a10"]);
+            found.variants[0].digest = Digest::from_bytes([byte; 32]);
+            if !counts {
+                found = LibraryBitstream { allowed: AllowedNamespaces::Same, variants: Vec::new() };
+            }
+            library.insert(namespace, name, found.clone());
+            all.insert((namespace, name), found);
+        }
+        // Whether each namespace that has the bytes gives them to the tenant.
+        let mut gives: BTreeMap<&str, bool> = BTreeMap::new();
+        for ((namespace, _), found) in &all {
+            if found.variants.iter().any(|variant| variant.digest == digest) {
+                *gives.entry(namespace).or_default() |= *namespace == tenant || found.allowed == AllowedNamespaces::All;
+            }
+        }
+        let by_library = gives.get("library").copied();
+        let has_own = gives.contains_key(tenant);
+
+        // A lent board of the pool, which gives the bytes to whoever names the digest.
+        let lent = library.holders().get(&digest).is_some_and(|holders| library.gives(tenant, &digest, holders));
+        let is_due = by_library.unwrap_or_else(|| !gives.is_empty() && gives.values().all(|gives| *gives));
+        prop_assert_eq!(lent, is_due, "on a lent board");
+
+        // The gate of a board, whose container was given the bytes at its start or not.
+        let given_to = if given { [("dm0".to_owned(), [digest].into())].into() } else { BTreeMap::new() };
+        let container = AllocatedContainer {
+            namespace: tenant.to_owned(),
+            pod: "p".to_owned(),
+            uid: "u".to_owned(),
+            boards: ["dm0".to_owned()].into(),
+            given: given_to,
+        };
+        let mut device = crate::fixtures::mk_device("intel", "a10", "1");
+        device.id = "dm0".to_owned();
+        let state = NodeState { devices: vec![device], ..crate::fixtures::mk_state() };
+        let request = GateRequest {
+            token: digest,
+            board: "dm0".to_owned(),
+            bitstream: digest,
+            origin: if is_on_node { Origin::OfNode } else { Origin::Client },
+            residency: Residency::Absent,
+            others: Others::Idle,
+        };
+        let board = GateBoard { state: Some(&state), reservation: None, moves: Moves::Off };
+        let allocated = Allocated([(digest, container)].into());
+        let verdict = decide(&allocated, Some(&library), board, &request, MonotonicTime(0)).verdict;
+        // A file that no Bitstream has is the administrator's, and for all.
+        let is_due = by_library.unwrap_or(has_own || given || is_on_node);
+        prop_assert_eq!(verdict == GateVerdict::Allowed, is_due, "at the gate: {:?}", verdict);
     }
 }
 

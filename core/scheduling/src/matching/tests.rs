@@ -1,8 +1,11 @@
 use super::*;
 use crate::board_kind::BoardKind;
+use crate::cordon::{Cordon, CordonedBoards};
+use crate::device::ReconfiguredPart;
 use crate::fixtures::{mk_bitstream, mk_board, mk_device, mk_node, mk_plugin, mk_state};
 use crate::node_state::{DigestPrefix, PluginState};
-use crate::units::Millis;
+use crate::units::{Millis, WallTime};
+use crate::utilization::Utilization;
 use proptest::prelude::*;
 
 fn asked(vendor: &str, board: &str, shell: &str) -> Requirement {
@@ -47,6 +50,36 @@ fn a_board_that_does_not_answer_meets_no_requirement() {
     sick.health = Health::Unhealthy;
     assert_eq!(check(&asked("intel", "", ""), &node(vec![sick.clone()])), Err(Rejection::Unhealthy));
     assert_eq!(check(&asked("intel", "", ""), &node(vec![sick, mk_device("intel", "", "")])), Ok(()));
+}
+
+#[test]
+fn a_board_out_of_rotation_meets_no_requirement_and_the_reason_says_so() {
+    let sick = DeviceState { health: Health::Unhealthy, ..mk_board("c", &[]) };
+    let cordoned = |ids: &[&str]| {
+        let plugin = Some(mk_plugin(&[("a", 0, 16), ("b", 0, 16), ("c", 0, 16)]));
+        let devices = vec![mk_board("a", &[]), mk_board("b", &[]), sick.clone()];
+        let mut state = NodeState { devices, plugin, ..mk_state() };
+        let cordon = || Cordon { reason: "fan".parse().unwrap(), since: WallTime(5) };
+        let all = CordonedBoards::default();
+        let all = ids.iter().fold(all, |all, id| all.with(id, cordon()).unwrap());
+        state.cordon(&all);
+        state
+    };
+    for (ids, wanted, verdict) in [
+        (&["a"][..], 1, Ok(())),
+        (&["a"], 2, Err(Rejection::Cordoned)),
+        (&["a", "b"], 1, Err(Rejection::Cordoned)),
+        (&["a", "b", "c"], 2, Err(Rejection::Cordoned)),
+        (&["a"], 3, Err(Rejection::Unhealthy)),
+        (&["c", "elsewhere"], 2, Ok(())),
+        (&["c"], 3, Err(Rejection::Unhealthy)),
+    ] {
+        assert_eq!(check(&boards(wanted), &mk_node(cordoned(ids))), verdict, "{wanted} with {ids:?}");
+    }
+    let mut again = cordoned(&["a", "c"]);
+    again.uncordon("a");
+    again.uncordon("c");
+    assert_eq!(again, cordoned(&[]));
 }
 
 fn boards(boards: u32) -> Requirement {
@@ -324,6 +357,39 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// A node of one of few shapes.
+    fn any_shaped()(
+        devices in prop::collection::vec(
+            (any_device(), prop::bool::weighted(0.3), 0_u64..2, prop::bool::weighted(0.3)), 0..3,
+        ),
+        kept_out in prop::bool::weighted(0.2), cordoned in prop::bool::weighted(0.2), names_left_out in prop::bool::weighted(0.1), known in 0_u8..4,
+    ) -> NodeFacts {
+        let device = |(number, (device, is_whole, usage, _)): (usize, &(DeviceState, bool, u64, bool))| DeviceState {
+            id: format!("dm{number}"),
+            reconfigured_part: if *is_whole { ReconfiguredPart::Board } else { ReconfiguredPart::Slot },
+            usage: Millis(*usage * 100_000),
+            ..device.clone()
+        };
+        let mut state = NodeState { devices: devices.iter().enumerate().map(device).collect(), ..mk_state() };
+        let digest = |byte: u8| Some(DigestPrefix::from_bytes([byte; 16]));
+        state.bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)];
+        state.bitstreams[0].digest = if known & 1 > 0 { digest(0xaa) } else { None };
+        state.bitstreams[1].name = if known & 2 > 0 { None } else { Some("mm".to_owned()) };
+        state.bitstreams[1].digest = if known & 2 > 0 { digest(0xbb) } else { None };
+        state.left_out.names = names_left_out.into();
+        let instances = devices.iter().enumerate().map(|(number, (.., full))| (format!("dm{number}"), u32::from(*full)));
+        let boards: Vec<_> = instances.collect();
+        let boards: Vec<_> = boards.iter().map(|(id, used)| (id.as_str(), *used, 1)).collect();
+        state.plugin = (!kept_out).then(|| mk_plugin(&boards));
+        if cordoned {
+            let cordon = Cordon { reason: "fan".parse().unwrap(), since: WallTime(5) };
+            state.cordon(&CordonedBoards::default().with("dm0", cordon).unwrap());
+        }
+        mk_node(state)
+    }
+}
+
 proptest! {
     #[test]
     fn a_node_passes_if_and_only_if_one_of_its_boards_would_alone(
@@ -351,5 +417,25 @@ proptest! {
             _ => less.valid_on.clear(),
         }
         prop_assert!(check(&asked, &node).is_err() || check(&less, &node).is_ok());
+    }
+
+    #[test]
+    fn nodes_that_share_a_verdict_by_their_shape_would_each_get_it_alone(
+        nodes in prop::collection::vec(any_shaped(), 0..12), asked in any_asked(),
+        bitstreams in prop::collection::vec("(sobel|mm|fft|sha256:(aa|bb){32})", 0..3),
+        other in prop::option::of("(sobel|mm|sha256:(aa|cc){32})"), most: Option<bool>,
+    ) {
+        let ids = |names: &[String]| -> Vec<BitstreamId> {
+            names.iter().filter_map(|name| name.parse().ok()).collect()
+        };
+        let bitstreams = ids(&bitstreams);
+        let synonyms = bitstreams.iter().chain(&asked.loaded).map(|id| (id.clone(), ids(other.as_slice())));
+        let max_utilization = most.map(|zero| Utilization::of(u64::from(!zero), 2));
+        let asked = Requirement { synonyms: synonyms.collect(), bitstreams, max_utilization, ..asked };
+        let together = Matcher::of(&asked);
+        for node in &nodes {
+            let alone = Matcher::of(&asked).state_matches(node.knowledge.received().unwrap());
+            prop_assert_eq!(together.fit(node.known(), UnlabelledNodes::Reject), alone);
+        }
     }
 }

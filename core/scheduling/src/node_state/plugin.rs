@@ -2,7 +2,8 @@
 //!
 //! A node whose boards are wired by hand has no plugin. Readers of earlier versions skip the field.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of boards in a report.
@@ -11,7 +12,7 @@ pub const MAX_BOARDS: usize = 256;
 pub const MAX_KEPT_OFF: usize = 8;
 /// Maximum length of a board's id, in bytes.
 pub const MAX_BOARD_BYTES: usize = 63;
-/// Maximum length of a pod's UID, in bytes.
+/// Maximum length of a [`waiting_pod`], in bytes: version 0.1 wrote UIDs.
 pub const MAX_UID_BYTES: usize = 64;
 /// Maximum length of a [`controller`], in bytes.
 pub const MAX_CONTROLLER_BYTES: usize = 128;
@@ -48,9 +49,9 @@ pub struct PluginReport {
     pub boards: BTreeMap<String, Instances>,
     /// The [`controller`]s whose pods this node could not serve for a reason that does not pass. Their pods had better go
     /// elsewhere for a while.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty", deserialize_with = "kept_off")]
     pub kept_off: BTreeSet<String>,
-    /// Boards off which pods are to be moved, by id: the UID of the pod that waits to have the whole board reconfigured.
+    /// Boards off which pods are to be moved, by id: the [`waiting_pod`] that wants to have the whole board reconfigured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub wanted: BTreeMap<String, String>,
 }
@@ -76,11 +77,38 @@ pub enum InvalidReport {
     TextTooLong(&'static str),
 }
 
-/// The name under which a pod's controller is kept off: its namespace, which is the pod's, and its UID. A pod's author
-/// writes the UID as they like, so that it alone could mean a controller of another tenant.
+/// The name under which a pod's controller is kept off: a short hash of its namespace, which is the pod's, and its UID. A
+/// pod's author writes the UID as they like, so that it alone could mean a controller of another tenant. A reader of nodes
+/// learns neither.
 #[must_use]
 pub fn controller(namespace: &str, uid: &str) -> String {
-    format!("{namespace}/{uid}")
+    short_hash(&format!("{namespace}/{uid}"))
+}
+
+/// The name of a pod among those that wait for boards: a short hash of its UID.
+#[must_use]
+pub fn waiting_pod(uid: &str) -> String {
+    short_hash(uid)
+}
+
+/// The first 16 hexadecimal digits of the SHA-256 of a text.
+fn short_hash(text: &str) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(text).iter().take(8).fold(String::with_capacity(16), |mut digits, byte| {
+        // Writing into a text can't fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
+/// The [`controller`] of a text in which version 0.1 wrote `NAMESPACE/UID`.
+pub(crate) fn of_any_version(text: String) -> String {
+    if text.contains('/') { short_hash(&text) } else { text }
+}
+
+fn kept_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<String>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    Ok(texts.into_iter().map(of_any_version).collect())
 }
 
 impl Heartbeat {

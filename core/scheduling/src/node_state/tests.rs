@@ -3,6 +3,7 @@ mod many_boards;
 
 use super::codec::{MAX_DECODED_BYTES, MAX_HEARTBEAT, V1_MAX_BYTES, max_annotation_bytes};
 use super::*;
+use crate::cordon::{Cordon, CordonedBoards};
 use proptest::prelude::*;
 
 /// A text of version 1. All readers know it, so it must never change.
@@ -35,6 +36,41 @@ fn both_versions_of_the_text_say_the_same() {
 }
 
 #[test]
+fn a_board_out_of_rotation_is_published_in_both_versions_with_the_reason_and_what_the_board_reports() {
+    const CORDONS: &str = r#","cordons":{"dm0":{"reason":"fan is loud","sinceMs":5,"healthy":true}}"#;
+    for text in [TEXT, COMPACT] {
+        let with = |cordons: &str| decode(&text.replace(r#","window":"#, &format!(r#"{cordons},"window":"#)));
+        let boards = CordonedBoards::parse(r#"{"dm0":{"reason":"fan is loud","sinceMs":5}}"#).unwrap();
+        let mut state = state();
+        state.cordon(&boards);
+        let device = state.devices[0].clone();
+        assert_eq!((device.health, state.reported_health(&device)), (Health::Unhealthy, Health::Healthy));
+        assert_eq!(with(CORDONS).unwrap().cordons, state.cordons);
+        assert_eq!(decode(&encode(&state).unwrap().text), Ok(state.clone()));
+        assert_eq!(codec::tests::shortened_to(&state, 0).cordons, state.cordons, "it is never left out");
+        let long = CORDONS.replace("fan is loud", &"x".repeat(129));
+        assert!(matches!(with(&long), Err(Unreadable::Malformed(why)) if why.contains("at most 128 bytes")));
+        let long = CORDONS.replace("dm0", &"x".repeat(257));
+        assert_eq!(with(&long), Err(Unreadable::TextTooLong("cordons")));
+        let board = |number| format!(r#""{number}":{{"sinceMs":5,"healthy":true}}"#);
+        let many = (0..257).map(board).collect::<Vec<_>>().join(",");
+        assert_eq!(with(&format!(r#","cordons":{{{many}}}"#)), Err(Unreadable::TooMany("cordons")));
+    }
+}
+
+#[test]
+fn sixteen_boards_out_of_rotation_with_the_longest_reasons_fit_into_the_annotation() {
+    let mut state = state();
+    let device = |number| DeviceState { id: format!("{number:063}"), ..state.devices[0].clone() };
+    state.devices = (0..16).map(device).collect();
+    let cordon = || Cordon { reason: "\"".repeat(128).parse().unwrap(), since: WallTime(1_760_000_000_000) };
+    let boards = CordonedBoards::default();
+    let boards = state.devices.iter().fold(boards, |all, device| all.with(&device.id, cordon()).unwrap());
+    state.cordon(&boards);
+    assert_eq!(decode(&encode(&state).unwrap().text).unwrap().cordons, state.cordons);
+}
+
+#[test]
 fn the_node_plugin_is_told_in_both_versions_and_a_report_out_of_bounds_is_refused() {
     const PLUGIN: &str =
         r#","plugin":{"late":true,"boards":{"dm0":[3,16]},"keptOff":["rs-1"],"wanted":{"dm0":"uid"}}"#;
@@ -48,6 +84,8 @@ fn the_node_plugin_is_told_in_both_versions_and_a_report_out_of_bounds_is_refuse
         assert_eq!(plugin.report.wanted, [("dm0".to_owned(), "uid".to_owned())].into());
         assert_eq!(decode(&encode(&state).unwrap().text), Ok(state.clone()));
         assert_eq!(codec::tests::shortened_to(&state, 0).plugin, state.plugin, "it is never left out");
+        let of_0_1 = with(&PLUGIN.replace("rs-1", "shop/rs-1")).unwrap().plugin.unwrap();
+        assert_eq!(of_0_1.report.kept_off, [controller("shop", "rs-1")].into());
         let in_time = with(r#","plugin":{"boards":{}}"#).unwrap().plugin.unwrap();
         assert_eq!(in_time, PluginState { heartbeat: Heartbeat::InTime, report: PluginReport::default() });
         let long = PLUGIN.replace("rs-1", &"x".repeat(129));

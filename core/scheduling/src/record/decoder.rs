@@ -4,7 +4,7 @@ use super::line::{
     Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, RecordedAnswer, VERSION, Verb,
 };
 use crate::decide::{
-    Candidate, DecisionRules, NodeScore, Ranking, filter_among, filter_for, prioritize_ranking,
+    Candidate, DecisionRules, Ranking, ScoreDecision, filter_among, filter_for, prioritize_ranking,
 };
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
@@ -49,7 +49,7 @@ pub enum Decided {
     /// For each candidate whether it fits.
     Verdicts(Vec<Result<(), Rejection>>),
     /// The score of each candidate.
-    Scores(Vec<NodeScore>),
+    Scores(ScoreDecision),
 }
 
 /// The reason why a line cannot be decoded.
@@ -136,7 +136,7 @@ impl RecordingDecoder {
                 CandidateLine::Name(name) => (name, None),
                 CandidateLine::Number(number) => {
                     let (name, node) = self.nodes.get(number as usize).ok_or(ReadError::Node(number))?;
-                    (name.clone(), Some(node))
+                    (name.clone(), Some(node.known()))
                 }
             };
             names.push(name);
@@ -185,7 +185,7 @@ impl Recorded<'_> {
                     crate::decide::AntiHerd::Off => &[],
                 };
                 let (nodes, ranking) = (&self.nodes, self.ranking);
-                Decided::Scores(prioritize_ranking(ranking, requirement, nodes, expected, rules, *now).nodes)
+                Decided::Scores(prioritize_ranking(ranking, requirement, nodes, expected, rules, *now))
             }
         }
     }
@@ -197,7 +197,7 @@ impl Decided {
     pub fn answer(&self) -> RecordedAnswer {
         match self {
             Self::Verdicts(verdicts) => RecordedAnswer::of_verdicts(verdicts),
-            Self::Scores(nodes) => RecordedAnswer::Scores(nodes.iter().map(|node| node.score).collect()),
+            Self::Scores(decision) => RecordedAnswer::Scores(decision.scores().to_vec()),
         }
     }
 }

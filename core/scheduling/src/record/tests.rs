@@ -7,7 +7,7 @@ use crate::matching::UnlabelledNodes;
 use crate::moved_off::{MovedOff, MovedOffAnnotation};
 use crate::node_facts::NodeFacts;
 use crate::node_labels::NodeLabels;
-use crate::node_state::{DigestPrefix, NodeState, RecentBitstream};
+use crate::node_state::{DigestPrefix, NodeState, RecentBitstream, controller};
 use crate::redistribution::FreeTime;
 use crate::requirement::Requirement;
 use crate::score::{MaxScore, Weights};
@@ -49,12 +49,13 @@ impl Recorder {
 
     fn decide(&mut self, verb: Verb, case: &Case, nodes: &[(&str, Option<Kept>)]) -> RecordedAnswer {
         let candidates: Vec<Candidate<'_>> =
-            nodes.iter().map(|(_, node)| node.as_ref().map(|node| &*node.0)).collect();
+            nodes.iter().map(|(_, node)| node.as_ref().map(|node| node.0.known())).collect();
         let mut free_time = None;
         let answer = match verb {
             Verb::Filter | Verb::Preempt => {
                 let all = || FreeTime::of(&case.others);
-                let owner = Some("default/rs");
+                let owner = Some(controller("default", "rs"));
+                let owner = owner.as_deref();
                 let decision =
                     filter_among(owner, &case.requirement, &candidates, all, &case.rules, case.now);
                 free_time = decision.free_time;
@@ -63,7 +64,7 @@ impl Recorder {
             Verb::Prioritize => {
                 let (asked, rules) = (&case.requirement, &case.rules);
                 let scored = prioritize_expecting(asked, &candidates, &case.expected, rules, case.now);
-                RecordedAnswer::Scores(scored.nodes.iter().map(|node| node.score).collect())
+                RecordedAnswer::Scores(scored.scores().to_vec())
             }
         };
         let asked = Asked {

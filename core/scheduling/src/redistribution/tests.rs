@@ -34,7 +34,7 @@ fn state(devices: Vec<DeviceState>) -> NodeState {
 
 fn verdicts(asked: &Requirement, nodes: &[NodeState]) -> Vec<Result<(), Rejection>> {
     let nodes: Vec<NodeFacts> = nodes.iter().cloned().map(mk_node).collect();
-    let candidates: Vec<_> = nodes.iter().map(Some).collect();
+    let candidates: Vec<_> = nodes.iter().map(|node| Some(node.known())).collect();
     filter(asked, &candidates, &DecisionRules::default(), MonotonicTime::START).verdicts
 }
 
@@ -118,7 +118,7 @@ fn boards_of_nodes_that_are_no_candidates_take_load_but_their_bitstreams_help_no
     let rules = DecisionRules::default();
     let among = |known: &[NodeState]| {
         let free_time = || FreeTime::of(known);
-        filter_among(None, &asked, &[Some(&node)], free_time, &rules, MonotonicTime::START).verdicts
+        filter_among(None, &asked, &[Some(node.known())], free_time, &rules, MonotonicTime::START).verdicts
     };
     assert_eq!(among(std::slice::from_ref(&busy)), [Err(Rejection::NotRedistributable)]);
     assert_eq!(among(&[busy, other]), [Ok(())]);

@@ -14,6 +14,10 @@ pub(crate) enum Key {
     Digest(u64),
 }
 
+/// A set of keys as a bloom filter. Most nodes have none of a pod's bitstreams, and the filter alone shows that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct KeySet([u64; 2]);
+
 /// The key of an absent name or digest.
 pub(super) const NONE: u64 = 0;
 
@@ -25,6 +29,32 @@ impl Key {
             BitstreamId::Name(name) => Self::Name(name_key(name)),
             BitstreamId::Digest(digest) => Self::Digest(digest_key(digest.into())),
         }
+    }
+}
+
+impl KeySet {
+    /// False if the set doesn't have the key. True may be a false positive.
+    pub(super) fn may_have(self, key: Key) -> bool {
+        let (Key::Name(key) | Key::Digest(key)) = key;
+        let (Self([a, b]), [bit_of_a, bit_of_b]) = (self, Self::bits(key));
+        a & bit_of_a != 0 && b & bit_of_b != 0
+    }
+
+    /// The bit of a key in either word.
+    fn bits(key: u64) -> [u64; 2] {
+        [1 << (key % 64), 1 << ((key >> 32) % 64)]
+    }
+}
+
+impl FromIterator<u64> for KeySet {
+    fn from_iter<I: IntoIterator<Item = u64>>(keys: I) -> Self {
+        let mut set = Self::default();
+        for key in keys.into_iter().filter(|key| *key != NONE) {
+            let [a, b] = Self::bits(key);
+            set.0[0] |= a;
+            set.0[1] |= b;
+        }
+        set
     }
 }
 

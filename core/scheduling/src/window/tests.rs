@@ -244,6 +244,7 @@ fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
         bitstreams,
         buckets,
         plugin: None,
+        cordons: BTreeMap::new(),
         left_out: LeftOut::default(),
     }
 }

@@ -168,9 +168,11 @@ fn node(index: usize) -> String {
 pub fn set_replicas(picker: &Picker, name: &str, servers: &[&Server]) {
     let replica = |(index, server): (usize, &&Server)| Replica {
         address: server.address,
+        hosts: Vec::new(),
         pod: None,
         node: Some(node(index).into()),
         boards: Vec::new(),
+        asks_for_board: true,
     };
     let function = Function {
         bitstream: Some(BitstreamId::Name(name.to_owned())),

@@ -45,7 +45,14 @@ pub struct Differs {
 }
 
 pub fn replica(address: &str, node: &str) -> Replica {
-    Replica { address: address.parse().unwrap(), pod: None, node: Some(node.into()), boards: Vec::new() }
+    Replica {
+        address: address.parse().unwrap(),
+        hosts: Vec::new(),
+        pod: None,
+        node: Some(node.into()),
+        boards: Vec::new(),
+        asks_for_board: true,
+    }
 }
 
 pub fn node_state(loaded: &str) -> NodeState {
@@ -76,6 +83,7 @@ impl Served {
                 replicas: vec![
                     Replica {
                         boards: differs.boards.iter().map(|board| (*board).into()).collect(),
+                        asks_for_board: true,
                         ..replica(FIRST, "a")
                     },
                     replica(SECOND, "b"),

@@ -49,7 +49,9 @@ pub fn plugins(facts: &Facts) -> Vec<Finding> {
         ));
     }
     let has_board = |node: &Node| match &node.state {
-        State::Known(state) => state.devices.iter().any(|device| device.health != Health::Unhealthy),
+        State::Known(state) => {
+            state.devices.iter().any(|device| state.reported_health(device) == Health::Healthy)
+        }
         State::Absent | State::Unreadable(_) => false,
     };
     let silent = names(&|node| runs(node) && node.advertised == 0 && has_board(node));

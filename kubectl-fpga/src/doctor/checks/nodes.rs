@@ -76,7 +76,9 @@ pub fn states(facts: &Facts) -> Vec<Finding> {
         "Does the device manager run there, and reach the collector's socket?",
     );
     let sick = |node: &Node| {
-        known(node).is_some_and(|state| state.devices.iter().any(|device| device.health == Health::Unhealthy))
+        known(node).is_some_and(|state| {
+            state.devices.iter().any(|device| state.reported_health(device) == Health::Unhealthy)
+        })
     };
     tell(
         &names(&sick),
@@ -98,6 +100,14 @@ pub fn states(facts: &Facts) -> Vec<Finding> {
         "What their boards do is not known any more: by default they are preferred to none.",
         logs,
     );
+    let cordoned = names(&|node| known(node).is_some_and(|state| !state.cordons.is_empty()));
+    if !cordoned.is_empty() {
+        findings.push(Finding::note(
+            CHECK,
+            format!("nodes with a board out of rotation: {}", named(&cordoned)),
+            "It gets no new pods; `kubectl fpga boards` says why, and `kubectl fpga uncordon NODE/BOARD` ends it.",
+        ));
+    }
     let shortened = names(&|node| known(node).is_some_and(|state| !state.left_out.is_nothing()));
     if !shortened.is_empty() {
         let mut left_out = LeftOut::default();

@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::PostParams;
 
 /// The rights that are needed.
-const NEEDED: [Needed; 12] = [
+const NEEDED: [Needed; 15] = [
     ("fpga-scheduler-extender", "list", "", "nodes", "It never gets ready: it knows no nodes."),
     ("fpga-scheduler-extender", "watch", "", "nodes", "It never gets ready: it knows no nodes."),
     ("fpga-scheduler-extender", "get", "", "nodes", "It may fail to follow the nodes."),
@@ -32,7 +32,14 @@ const NEEDED: [Needed; 12] = [
         "create",
         "authentication.k8s.io",
         "tokenreviews",
-        "It can't tell whose token a collector shows: streams are refused, and states come by annotation.",
+        "It can't tell whose token a collector or a reader shows: states come by annotation, and kubectl fpga gets no answers.",
+    ),
+    (
+        "fpga-scheduler-extender",
+        "create",
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        "It can't tell what a reader may read: kubectl fpga gets no answers.",
     ),
     (
         "fpga-collector",
@@ -41,10 +48,13 @@ const NEEDED: [Needed; 12] = [
         "nodes",
         "It can't tell which publication was its last: states may be taken for old ones.",
     ),
+    ("fpga-collector", "list", "", "nodes", NO_CORDONS),
+    ("fpga-collector", "watch", "", "nodes", NO_CORDONS),
     ("fpga-collector", "patch", "", "nodes", "No node state is ever published."),
 ];
 
 const NO_LIBRARY: &str = "It knows no Bitstreams: pods go where their bitstreams may not be valid.";
+const NO_CORDONS: &str = "Boards that are cordoned stay in rotation.";
 const NO_PODS: &str = "It never gets ready while anti-herd is on: it can't see where pods are.";
 
 /// Account, verb, API group, resource, and what fails without the right.

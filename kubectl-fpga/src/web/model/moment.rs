@@ -120,6 +120,7 @@ mod tests {
             id: "dm0".to_owned(),
             kind: String::new(),
             is_healthy,
+            cordon: None,
             is_whole: false,
             slots: slots.map(|slot| slot.map(str::to_owned)).to_vec(),
             more_slots: 0,

@@ -49,6 +49,9 @@ pub struct BoardRow {
     pub kind: String,
     /// Whether the board answers.
     pub is_healthy: bool,
+    /// Why the board is out of rotation; `None` if it is in rotation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cordon: Option<String>,
     /// Whether a reconfiguration replaces the whole board.
     pub is_whole: bool,
     /// For each slot the name of the bitstream; `None` if it is empty.
@@ -131,7 +134,8 @@ fn board(device: &DeviceState, state: &NodeState, before: Option<&BoardRow>) -> 
     BoardRow {
         id: device.id.clone(),
         kind: kind_of(device),
-        is_healthy: device.health == Health::Healthy,
+        is_healthy: state.reported_health(device) == Health::Healthy,
+        cordon: state.cordons.get(&device.id).map(|cordoned| cordoned.cordon.to_string()),
         is_whole: device.reconfigured_part != ReconfiguredPart::Slot,
         slots: arrange(loaded_on(device, state), drawn, before),
         more_slots: u64::from(device.slots).saturating_sub(drawn as u64),
@@ -220,6 +224,15 @@ mod tests {
         );
         assert_eq!((row.usage, row.trend), (300, vec![0, 0, 200, 1000]));
         assert_eq!(row.measured_at_ms, Some(1_000_000));
+    }
+
+    #[test]
+    fn a_board_out_of_rotation_says_why_and_is_healthy_as_long_as_it_answers() {
+        let mut state = state(&[0]);
+        let cordons = r#"{"dm0":{"reason":"fan is loud","sinceMs":5}}"#;
+        state.cordon(&fpga_core::cordon::CordonedBoards::parse(cordons).unwrap());
+        let board = &row(&state, None, 0).boards[0];
+        assert_eq!((board.is_healthy, board.cordon.as_deref()), (true, Some("cordoned: fan is loud")));
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl PodRow {
             owner: found.controller.map(|owner| format!("{}/{}", owner.kind, owner.name)),
             node: found.node,
             boards: found.boards,
-            bitstreams: found.bitstreams.iter().map(ToString::to_string).collect(),
+            bitstreams: found.requirement.bitstreams.iter().map(ToString::to_string).collect(),
             is_ready: found.is_ready,
             is_ending: found.is_ending,
             created_at_ms: created.and_then(|at| u64::try_from(at).ok()),

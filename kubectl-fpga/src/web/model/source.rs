@@ -74,9 +74,11 @@ impl From<&Problem> for State {
     fn from(problem: &Problem) -> Self {
         let message = problem.to_string();
         match problem {
-            Problem::Forbidden { .. } | Problem::Unauthorized(_) => Self::Forbidden { message },
+            Problem::Forbidden { .. } | Problem::Unauthorized(_) | Problem::NoReader { .. } => {
+                Self::Forbidden { message }
+            }
             Problem::NoReplica { .. } => Self::Absent { message },
-            Problem::NotConfigured(_) => Self::Unconfigured { message },
+            Problem::NotConfigured(_) | Problem::Kubeconfig(_) => Self::Unconfigured { message },
             _ => Self::Lost { message },
         }
     }

@@ -1,6 +1,6 @@
 {{/* Whether the API server assigns: it has MutatingAdmissionPolicy from Kubernetes 1.36 on. "true" or nothing. */}}
 {{- define "assigns" -}}
-{{- if and .Values.podAdmission.assign (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}true{{ end }}
+{{- if and .Values.podAdmission.assign (semverCompare ">=1.36.0-0" (include "clusterVersion" .)) }}true{{ end }}
 {{- end }}
 
 {{/* The line by which a container asks for a board. */}}
@@ -50,6 +50,25 @@ themselves: the label fpga-scheduling.io/accelerated for its number, all others 
     "fpga-scheduling.io/slots", "fpga-scheduling.io/max-utilization"]).map(k, "annotation " + k)
 - name: number
   expression: 'variables.labels[?"fpga-scheduling.io/accelerated"].orValue(variables.requirements.size() > 0 ? "1" : "0")'
+{{- end }}
+
+{{/* CEL variables of a policy for Deployments: the annotations of a Deployment and of its pods, before and now. */}}
+{{- define "deploymentVariables" -}}
+- name: own
+  expression: 'object.metadata.?annotations.orValue({})'
+- name: ofPods
+  expression: 'object.spec.template.?metadata.?annotations.orValue({})'
+- name: ownBefore
+  expression: 'oldObject == null ? {} : oldObject.metadata.?annotations.orValue({})'
+- name: ofPodsBefore
+  expression: 'oldObject == null ? {} : oldObject.spec.template.?metadata.?annotations.orValue({})'
+# Annotations that the pods have as the Deployment had them, and that the Deployment no longer has so.
+- name: stale
+  expression: >-
+    variables.ownBefore.filter(k, k.startsWith("blastfunction.io/")
+    && variables.ofPodsBefore[?k] == optional.of(variables.ownBefore[k])
+    && variables.ofPods[?k] == optional.of(variables.ownBefore[k])
+    && variables.own[?k] != optional.of(variables.ownBefore[k]))
 {{- end }}
 
 {{/* CEL: the template of a workload's pods. The argument is the workload. */}}

@@ -22,6 +22,8 @@ env:
   # For people and their tools (kubectl fpga): what is known and why was what decided, and no verb.
   - name: FPGA_READ_LISTEN
     value: "[::]:9465"
+  - name: FPGA_READ_ACCESS
+    value: {{ .Values.readers.access }}
   - name: FPGA_STREAM_LISTEN
     value: "[::]:9463"
   - name: FPGA_STREAM_TLS_CERT

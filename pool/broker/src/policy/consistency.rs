@@ -1,7 +1,7 @@
 //! What the policy's own books and the pool must say of each other, whatever has happened.
 
 use super::{Holder, Policy, Stage};
-use fpga_cluster::pool::TenantId;
+use fpga_cluster::pool::{SlotNumber, TenantId};
 use fpga_cluster::shared_pool::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +60,16 @@ impl Policy {
         let is_of_job = |holder| matches!(holder, Holder::Job { .. });
         let books = (self.slots.len(), self.places_of(is_of_job).len(), self.places_of(is_of_group).len());
         assert_eq!((slots as usize, jobs as usize, groups as usize), books, "slots, of jobs, of groups");
+        let places: BTreeSet<Slot> = self.places.values().copied().collect();
+        assert!(self.slots.keys().all(|place| places.contains(place)), "a slot has lost its place");
+        let taken = places.iter().map(|place| place.number);
+        let numbers: BTreeSet<SlotNumber> = taken.chain(self.free_numbers.iter().copied()).collect();
+        assert_eq!(numbers.len(), self.place_numbers(), "a number has two places");
+    }
+
+    /// Number of places that slots have, or have had at the same time.
+    pub fn place_numbers(&self) -> usize {
+        self.places.len() + self.free_numbers.len()
     }
 
     /// Number of bitstreams that have numbers of their own.

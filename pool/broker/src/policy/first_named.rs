@@ -1,9 +1,9 @@
 //! What the managers of a node were the first to name.
 //!
-//! Numbers of classes, tenants and bitstreams are few, and are kept as long as the broker is active. A manager that makes names up is
-//! not to use up those of all.
+//! Numbers of classes, tenants and bitstreams are few. Classes are kept as long as a board has them, the others as long as the broker
+//! is active. A manager that makes names up is not to use up those of all.
 
-/// Maximum number of kinds of slots that a node's managers are the first to lend: a few regions of a few kinds of boards.
+/// Maximum number of kinds of slots at a time that a node's managers are the first to lend: a few regions of a few kinds of boards.
 const MAX_KINDS: u32 = 8;
 /// Maximum number of tenants that a node's leases are the first to name: a broker that takes over learns some by them.
 const MAX_TENANTS: u32 = 64;
@@ -24,6 +24,12 @@ impl FirstNamed {
     /// Whether there may be a new kind of slots, which counts then.
     pub(super) fn take_kind(&mut self) -> bool {
         take(&mut self.kinds, MAX_KINDS)
+    }
+
+    /// No board has a kind any more that counted.
+    pub(super) fn give_back_kind(&mut self) {
+        self.kinds = self.kinds.saturating_sub(1);
+        self.is_told = false;
     }
 
     /// Whether there may be a new tenant, which counts then.

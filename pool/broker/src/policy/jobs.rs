@@ -96,6 +96,7 @@ impl Policy {
     pub fn update_jobs(&mut self, catalog: &Catalog, now: Moment) {
         self.is_outdated = false;
         self.leave_classes_without_slots(now);
+        self.forget_kinds();
         let waiting = |job: &Job| job.stage != Stage::Granted;
         let jobs: Vec<JobUuid> =
             self.jobs.iter().filter(|(_, job)| waiting(job)).map(|(uuid, _)| *uuid).collect();
@@ -221,7 +222,8 @@ impl Policy {
     /// The classes of slots in which one of the bitstreams runs.
     pub(super) fn classes_of(&self, variants: &[Variant]) -> ClassSet {
         let fits = |number: &usize| {
-            self.kinds.get(*number).is_some_and(|kind| variants.iter().any(|variant| variant.fits(kind)))
+            let known = self.kinds.get(*number).and_then(Option::as_ref);
+            known.is_some_and(|known| variants.iter().any(|variant| variant.fits(&known.kind)))
         };
         let class = |number: usize| SlotClass::new(u8::try_from(number).ok()?);
         (0..self.kinds.len()).filter(fits).filter_map(class).collect()

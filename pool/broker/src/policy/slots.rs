@@ -4,8 +4,11 @@ use super::groups::GroupKey;
 use super::jobs::bytes_of;
 use super::names::OTHERS;
 use super::overruns::beyond;
-use super::{Board, Decision, Holder, Policy, Recall, SlotId, SlotState, Stage, arrival, pool_time};
+use super::{
+    Board, Decision, Holder, KnownKind, Policy, Recall, SlotId, SlotState, Stage, arrival, pool_time,
+};
 use crate::catalog::SlotKind;
+use fpga_board::slots::SlotIndex;
 use fpga_cluster::pool::state::{PoolError, Use};
 use fpga_cluster::pool::{
     AcceleratorId, Bytes, ClassSet, Job as PoolJob, NodeIndex, SlotClass, SlotNumber, TenantId,
@@ -48,13 +51,17 @@ impl Policy {
         self.act(actions, now);
     }
 
-    /// Forgets a manager's slots.
+    /// Forgets a manager's slots and their places.
     pub fn lose(&mut self, manager: ManagerId, now: Moment) {
-        self.boards.remove(&manager);
-        let of_manager = self.slots.iter().filter(|(_, slot)| slot.id.manager == manager);
-        let places: Vec<Slot> = of_manager.map(|(place, _)| *place).collect();
-        for place in places {
+        // Without the board there may be no slot of its kinds.
+        self.is_outdated |= self.boards.remove(&manager).is_some();
+        let [first, last] = [0, u32::MAX].map(|slot| SlotId { manager, slot: SlotIndex(slot) });
+        let places: Vec<(SlotId, Slot)> =
+            self.places.range(first..=last).map(|(id, place)| (*id, *place)).collect();
+        for (id, place) in places {
             self.take_out(place, now);
+            self.places.remove(&id);
+            self.free_numbers.push(place.number);
         }
     }
 
@@ -111,22 +118,47 @@ impl Policy {
 
     /// The class of a kind of slots that a node lends; `None` if there are too many kinds.
     fn class(&mut self, kind: SlotKind, node: NodeIndex) -> Option<SlotClass> {
-        let number = self.kinds.iter().position(|known| *known == kind).unwrap_or(self.kinds.len());
-        let class = SlotClass::new(u8::try_from(number).ok()?)?;
-        if number == self.kinds.len() {
-            if !self.first_named.entry(node).or_default().take_kind() {
-                return None;
-            }
-            self.kinds.push(kind);
-            // Jobs that wait may run in such slots.
-            self.is_outdated = true;
+        let class = |number: usize| SlotClass::new(u8::try_from(number).ok()?);
+        let is_it = |known: &Option<KnownKind>| known.as_ref().is_some_and(|known| known.kind == kind);
+        if let Some(number) = self.kinds.iter().position(is_it) {
+            return class(number);
         }
+        let number = self.kinds.iter().position(Option::is_none).unwrap_or(self.kinds.len());
+        let class = class(number)?;
+        if !self.first_named.entry(node).or_default().take_kind() {
+            return None;
+        }
+        let known = Some(KnownKind { kind, first: node });
+        match self.kinds.get_mut(number) {
+            Some(free) => *free = known,
+            None => self.kinds.push(known),
+        }
+        // Jobs that wait may run in such slots.
+        self.is_outdated = true;
         Some(class)
     }
 
+    /// Forgets the kinds that no board has any more. The classes of waiting jobs are to be looked at anew before a class gets
+    /// another kind.
+    pub(super) fn forget_kinds(&mut self) {
+        for (number, known) in self.kinds.iter_mut().enumerate() {
+            let Some(class) = u8::try_from(number).ok().and_then(SlotClass::new) else { continue };
+            let is_used = self.groups.use_class(class) || self.boards.values().any(|board| board.has(class));
+            if let Some(KnownKind { first, .. }) = known.take_if(|_| !is_used)
+                && let Some(of_node) = self.first_named.get_mut(&first)
+            {
+                of_node.give_back_kind();
+            }
+        }
+    }
+
+    /// The place of a slot. Without a free number, all numbers below the number of places are taken.
     fn place(&mut self, id: SlotId, node: NodeIndex) -> Slot {
-        let number = SlotNumber(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
-        *self.places.entry(id).or_insert(Slot { node, number })
+        let next = SlotNumber(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+        *self.places.entry(id).or_insert_with(|| {
+            let number = self.free_numbers.pop().unwrap_or(next);
+            Slot { node, number }
+        })
     }
 
     fn put_in(&mut self, id: SlotId, place: Slot, class: SlotClass, now: Moment) {

@@ -2,7 +2,8 @@
 
 use super::groups::OpenGroup;
 use super::{Job, Policy, Stage, pool_time};
-use fpga_cluster::pool::TenantId;
+use crate::catalog::SlotKind;
+use fpga_cluster::pool::{SlotClass, TenantId};
 use fpga_cluster::qos::Goal;
 use fpga_cluster::qos::controller::Forecast;
 use fpga_core::units::Moment;
@@ -11,11 +12,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Policy {
+    /// What slots of a class have in common.
+    pub(super) fn kind_of(&self, class: SlotClass) -> Option<&SlotKind> {
+        self.kinds.get(super::class_index(class))?.as_ref().map(|known| &known.kind)
+    }
+
     /// The classes of slots.
     #[must_use]
     pub fn class_views(&self) -> Vec<v1::SlotClass> {
         let classes = self.pool.pool().classes().filter_map(|(class, count)| {
-            let kind = self.kinds.get(super::class_index(class))?;
+            let kind = self.kind_of(class)?;
             Some(v1::SlotClass {
                 kind: kind.kind.as_ref().to_owned(),
                 region: kind.region.as_deref().unwrap_or_default().to_owned(),
@@ -54,7 +60,7 @@ impl Policy {
         let view = |(tenant, uuid, group): (TenantId, u128, &OpenGroup)| {
             let done = progress.get(&group.id).map_or(0, |progress| progress.done);
             let forecast = self.pool.forecast(group.id, at, done);
-            let kind = self.kinds.get(super::class_index(group.class));
+            let kind = self.kind_of(group.class);
             v1::GroupView {
                 group: uuid.to_be_bytes().to_vec(),
                 tenant: self.tenants.name(tenant.0).to_owned(),

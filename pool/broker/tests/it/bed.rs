@@ -173,6 +173,12 @@ impl Bed {
         manager
     }
 
+    /// The names of the boards that the pool has.
+    pub async fn boards(&self) -> Vec<String> {
+        let pool = self.connect().await.look(v1::LookRequest { token: String::new() }).await.unwrap();
+        pool.into_inner().boards.into_iter().map(|board| board.board.unwrap().name).collect()
+    }
+
     /// A client without a token on a node.
     pub async fn client(&self, node: &str) -> Client {
         Client::hello(self.connect().await, "", node).await.unwrap()
@@ -186,6 +192,8 @@ fn hello(token: &str, node: &str) -> Hello {
 /// A scripted manager.
 pub struct Manager {
     node: String,
+    /// Name of its board.
+    pub board: String,
     pub to: mpsc::Sender<v1::FromManager>,
     pub from: Streaming<v1::ToManager>,
     seq: u64,
@@ -196,25 +204,25 @@ impl Manager {
         let (to, messages) = mpsc::channel(UNDER_WAY);
         to.send(v1::FromManager::from(hello(token, node))).await.unwrap();
         let from = timeout(patience(), port.lend(ReceiverStream::new(messages))).await.unwrap()?.into_inner();
-        Ok(Self { node: node.to_owned(), to, from, seq: 0 })
+        Ok(Self { node: node.to_owned(), board: "board".to_owned(), to, from, seq: 0 })
     }
 
-    fn board(&self, slots: usize) -> LentBoard {
-        let board =
-            Board { name: "board".into(), kind: "a10".into(), shell: None, node: self.node.as_str().into() };
+    fn lent(&self, slots: usize) -> LentBoard {
+        let (name, node) = (self.board.as_str().into(), self.node.as_str().into());
+        let board = Board { name, kind: "a10".into(), shell: None, node };
         LentBoard { board, slots: vec![LentSlot::default(); slots] }
     }
 
     pub async fn register(&mut self, slots: Vec<SlotStatus>) {
         let endpoint = Endpoint { address: format!("{}:1", self.node).into(), key: None, socket: None };
-        let board = self.board(slots.len());
+        let board = self.lent(slots.len());
         let (incarnation, max_term) = (Incarnation(7), Term(0));
         let register = ManagerToBroker::Register { incarnation, max_term, endpoint, slots };
         self.to.send(FromManager::encode(register, &board)).await.unwrap();
     }
 
     pub async fn send(&mut self, message: ManagerToBroker) {
-        let board = self.board(0);
+        let board = self.lent(0);
         self.to.send(FromManager::encode(message, &board)).await.unwrap();
     }
 

@@ -7,7 +7,7 @@ use fpga_pool_api::v1;
 use fpga_pool_leases::ids::{JobUuid, LeaseId};
 use fpga_pool_leases::lease::Ticket;
 use fpga_pool_leases::messages::{Activity, CancelCause, ManagerToBroker, SlotCause, SlotStatus};
-use fpga_test_kit::patience;
+use fpga_test_kit::{patience, until_async};
 use tokio::time::timeout;
 use tonic::Code;
 
@@ -74,6 +74,32 @@ async fn a_manager_that_lies_harms_its_own_slots_only() {
     client.want(want(77, 10)).await;
     let lease = honest.prepared().await;
     assert_eq!(client.offered().await.lease, lease.id);
+}
+
+#[tokio::test]
+async fn boards_whose_streams_have_ended_make_room_for_others_of_their_node() {
+    let bed = Bed::active().await;
+    let lend = async |board: String| {
+        let mut manager = Manager::hello(bed.connect().await, "", "n1").await.unwrap();
+        manager.board = board;
+        manager.register(vec![SlotStatus::Free]).await;
+        manager
+    };
+    let mut managers = Vec::new();
+    for board in 0..64 {
+        managers.push(lend(board.to_string()).await);
+    }
+    until_async("64 boards", async || bed.boards().await.len() == 64).await;
+    let mut beyond = lend("another".to_owned()).await;
+    let refused = beyond.next().await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("node n1 has 64 boards"), "{}", refused.message());
+    drop(managers.pop());
+    until_async("the place of a board that is gone", async || {
+        let _lends = lend("another".to_owned()).await;
+        bed.boards().await.contains(&"another".to_owned())
+    })
+    .await;
 }
 
 #[tokio::test]

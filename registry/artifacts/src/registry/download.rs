@@ -1,14 +1,13 @@
 //! Reads that begin in the middle, for whoever goes on after a break.
 
 use super::error::{RegistryError, printable};
-use super::http::{self, Content};
+use super::http::Content;
 use super::login::Scope;
-use super::{Ask, Registry, blob_path};
-use ::http::header::{CONTENT_RANGE, HeaderValue, RANGE};
-use ::http::{Method, Request, Response, StatusCode};
+use super::{Answer, Ask, Registry, blob_path};
+use ::http::header::{CONTENT_RANGE, HeaderName, HeaderValue, RANGE};
+use ::http::{Method, StatusCode};
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
-use hyper::body::Incoming;
 
 /// Bytes that come from a registry. Nobody has compared their digest yet.
 pub struct Download {
@@ -30,11 +29,9 @@ impl Registry {
     ) -> Result<Download, RegistryError> {
         let what = format!("{}/{repository}@{digest}", self.name);
         let mut get = Ask::new(Method::GET, self.http.uri(&blob_path(repository, digest))?);
-        let range = range(from);
-        get.headers.extend(range.clone().map(|range| (RANGE, range)));
-        let response = self.ask(&Scope::pull(repository), 0, &get).await?;
-        let response = self.follow(response, range.as_ref()).await?;
-        self.download(response, &what, bytes, from).await
+        get.headers.extend(range(from));
+        let answer = self.ask(&Scope::pull(repository), get).await?;
+        self.download(answer, &what, bytes, from).await
     }
 
     /// Begins to read what `path` of the host answers, which has `bytes` bytes, as [`Self::open_blob`]. Nobody logs in.
@@ -43,28 +40,24 @@ impl Registry {
     /// The host does not have it, does not answer, or has another number of bytes.
     pub async fn open_path(&self, path: &str, bytes: u64, from: u64) -> Result<Download, RegistryError> {
         let what = format!("{}{path}", self.name);
-        let mut request = Request::get(self.http.uri(path)?);
-        let range = range(from);
-        if let Some(range) = &range {
-            request = request.header(RANGE, range);
-        }
-        let response = self.http.send(http::request(request, http::empty())?, 0).await?;
-        let response = self.follow(response, range.as_ref()).await?;
-        self.download(response, &what, bytes, from).await
+        let mut get = Ask::new(Method::GET, self.http.uri(path)?);
+        get.headers.extend(range(from));
+        let answer = self.http.follow(get).await?;
+        self.download(answer, &what, bytes, from).await
     }
 
     async fn download(
         &self,
-        response: Response<Incoming>,
+        answer: Answer,
         what: &str,
         bytes: u64,
         from: u64,
     ) -> Result<Download, RegistryError> {
-        let from = match response.status() {
+        let from = match answer.response.status() {
             // Without ranges the answer begins at the beginning.
             StatusCode::OK => 0,
             StatusCode::PARTIAL_CONTENT => {
-                let told = response.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
+                let told = answer.response.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
                 let told = told.unwrap_or_default();
                 // Nothing else of the answer counts: the length is bounded, and the digest decides.
                 let last = bytes.saturating_sub(1);
@@ -75,9 +68,9 @@ impl Registry {
                 from
             }
             StatusCode::NOT_FOUND => return Err(RegistryError::Missing(what.to_owned())),
-            _ => return Err(self.refusal(response, &format!("reading {what}")).await),
+            _ => return Err(self.refusal(answer, &format!("reading {what}")).await),
         };
-        Ok(Download { content: self.http.body(response, bytes.saturating_sub(from), what), from })
+        Ok(Download { content: self.http.body(answer.response, bytes.saturating_sub(from), what), from })
     }
 }
 
@@ -101,8 +94,8 @@ impl Download {
     }
 }
 
-/// The header `Range` for what follows the first `from` bytes.
-fn range(from: u64) -> Option<HeaderValue> {
-    let range = || HeaderValue::from_str(&format!("bytes={from}-")).ok();
-    (from > 0).then(range).flatten()
+/// The header `Range` for what follows the first `from` bytes; none for all bytes.
+fn range(from: u64) -> Option<(HeaderName, HeaderValue)> {
+    let range = HeaderValue::from_str(&format!("bytes={from}-")).ok()?;
+    (from > 0).then_some((RANGE, range))
 }

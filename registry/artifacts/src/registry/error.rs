@@ -61,12 +61,22 @@ pub enum RegistryError {
         message: String,
     },
     /// The registry sends to a place that is not asked.
-    #[error("registry {registry} sends to {place:?}, where nothing is read from or sent to")]
+    #[error(
+        "registry {registry} sends to {place:?}, which is not followed. It must be https without a user, or http from a host without TLS"
+    )]
     Elsewhere {
         /// The registry.
         registry: String,
         /// The place.
         place: String,
+    },
+    /// The registry sends from place to place.
+    #[error("{place} sends elsewhere again, after more than {limit} redirects")]
+    Redirects {
+        /// The host that was asked last.
+        place: String,
+        /// Number of redirects that are followed.
+        limit: usize,
     },
     /// The host may not be asked.
     #[error("{place} is not asked: {reason}")]

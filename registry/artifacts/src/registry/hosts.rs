@@ -1,6 +1,7 @@
 //! Which hosts are asked, and at which addresses.
 
 use super::error::{RegistryError, printable};
+use crate::reference;
 use ::http::Uri;
 use ::http::uri::Scheme;
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
@@ -23,9 +24,9 @@ const HTTP_PORT: u16 = 80;
 /// Which hosts are asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hosts {
-    /// Every host, at every address. Reads are followed to where a host sends them.
+    /// Every host, at every address.
     Any,
-    /// Every host that has a public address, at such an address. No host sends elsewhere.
+    /// Every host that has a public address, at such an address. A host may send to another one of them.
     Public,
     /// These hosts, at every address. A host may send to another one of them.
     Listed(Vec<Host>),
@@ -70,14 +71,6 @@ enum Addresses {
 }
 
 impl Hosts {
-    /// Whether a host may send elsewhere.
-    pub(super) fn may_send_elsewhere(&self) -> bool {
-        match self {
-            Self::Any | Self::Listed(_) => true,
-            Self::Public => false,
-        }
-    }
-
     /// Whether the registry of this name, with or without a port, is listed as one without TLS.
     #[must_use]
     pub fn plain_http(&self, registry: &str) -> PlainHttp {
@@ -171,7 +164,9 @@ impl FromStr for Host {
         if !is_host(name) || port == 0 {
             return Err(invalid());
         }
-        Ok(Self { name: name.to_ascii_lowercase(), port, plain_http })
+        let name = name.to_ascii_lowercase();
+        // As a Bitstream names it.
+        Ok(Self { name: reference::host(&name).to_owned(), port, plain_http })
     }
 }
 
@@ -324,6 +319,7 @@ mod tests {
             "http://10.0.0.7:5000",
             "*.CDN.example",
             "http://[fd00::7]:5000",
+            "Docker.io",
         ];
         let hosts = Hosts::Listed(hosts.iter().map(|host| host.parse().unwrap()).collect());
         for (place, may) in [
@@ -344,6 +340,8 @@ mod tests {
             ("https://cdn.example.evil/v2/", false),
             ("http://[fd00::7]:5000/v2/", true),
             ("http://[fd00::8]:5000/v2/", false),
+            ("https://registry-1.docker.io/v2/", true),
+            ("https://auth.docker.io/token", false),
         ] {
             assert_eq!(hosts.check(&uri(place)).is_ok(), may, "{place}");
         }

@@ -1,8 +1,10 @@
-//! HTTP with bounds on times and lengths. Redirects are not followed here.
+//! HTTP with bounds on times and lengths, one request at a time.
 
-use super::RegistryOptions;
+use super::address::{host, is_same_origin};
+use super::connector::Connector;
 use super::error::{RegistryError, chain, printable};
-use super::hosts::{Hosts, NOT_PUBLIC, PlainHttp, Resolver};
+use super::hosts::{Hosts, NOT_PUBLIC, PlainHttp};
+use super::{RegistryOptions, tls};
 use ::http::header::CONTENT_LENGTH;
 use ::http::uri::{Authority, Scheme};
 use ::http::{Request, Response, Uri, request};
@@ -10,13 +12,9 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use std::error::Error;
 use std::io;
@@ -38,7 +36,7 @@ pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A client for one registry.
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector<Resolver>>, Body>,
+    client: Client<HttpsConnector<Connector>, Body>,
     registry: String,
     plain_http: PlainHttp,
     hosts: Hosts,
@@ -67,39 +65,10 @@ impl Http {
     /// A client for `registry`.
     pub fn new(registry: &str, options: &RegistryOptions) -> Result<Self, RegistryError> {
         let RegistryOptions { plain_http, ref ca, ref hosts, timeout, credentials: _ } = *options;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let unusable = |error: &dyn std::fmt::Display| RegistryError::Authorities(error.to_string());
-        let builder = HttpsConnectorBuilder::new();
-        let builder = match ca.as_deref() {
-            // Without TLS a machine needs no authorities.
-            None if plain_http == PlainHttp::Yes => {
-                builder.with_tls_config(config(provider, RootCertStore::empty())?)
-            }
-            None => builder.with_provider_and_native_roots(provider).map_err(|error| unusable(&error))?,
-            Some(path) => {
-                let mut roots = RootCertStore::empty();
-                let shown = path.display();
-                let found = CertificateDer::pem_file_iter(path)
-                    .map_err(|error| unusable(&format!("{shown}: {error}")))?;
-                for certificate in found {
-                    let certificate = certificate.map_err(|error| unusable(&format!("{shown}: {error}")))?;
-                    roots.add(certificate).map_err(|error| unusable(&format!("{shown}: {error}")))?;
-                }
-                if roots.is_empty() {
-                    return Err(unusable(&format!("{shown} has no certificate in PEM form")));
-                }
-                builder.with_tls_config(config(provider, roots)?)
-            }
-        };
-        let builder = match plain_http {
-            PlainHttp::Yes => builder.https_or_http(),
-            PlainHttp::No => builder.https_only(),
-        };
-        let mut connector = HttpConnector::new_with_resolver(hosts.resolver());
-        connector.enforce_http(false);
-        connector.set_connect_timeout(Some(timeout));
-        let client =
-            Client::builder(TokioExecutor::new()).build(builder.enable_http1().wrap_connector(connector));
+        let tls = Arc::new(tls::config(ca.as_deref(), plain_http)?);
+        let connector = Connector::new(hosts, Arc::clone(&tls), timeout);
+        // Where http may be asked is judged before a request is made.
+        let client = Client::builder(TokioExecutor::new()).build(HttpsConnector::from((connector, tls)));
         Ok(Self { client, registry: registry.to_owned(), plain_http, hosts: hosts.clone(), timeout })
     }
 
@@ -112,20 +81,13 @@ impl Http {
 
     /// Whether the address is at the registry itself.
     pub fn is_own(&self, uri: &Uri) -> bool {
-        uri.authority().map(Authority::as_str) == Some(self.registry.as_str())
-            && uri.scheme() == Some(&self.scheme())
+        self.uri("/").is_ok_and(|own| is_same_origin(&own, uri))
     }
 
-    /// Whether the address may be asked at all: by https, or as the registry itself.
-    pub fn may_ask(&self, uri: &Uri) -> bool {
-        let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
-        let scheme = uri.scheme();
-        !has_user && (scheme == Some(&Scheme::HTTPS) || scheme == Some(&self.scheme()))
-    }
-
-    /// Whether a registry's answer may send to another host.
-    pub fn may_send_elsewhere(&self) -> bool {
-        self.hosts.may_send_elsewhere()
+    /// Whether the address is at a host that is listed as one without TLS.
+    pub fn is_listed_without_tls(&self, uri: &Uri) -> bool {
+        let authority = uri.authority().map(Authority::as_str);
+        authority.is_some_and(|authority| self.hosts.plain_http(authority) == PlainHttp::Yes)
     }
 
     /// The answer to a request with `content` bytes.
@@ -135,17 +97,14 @@ impl Http {
         content: u64,
     ) -> Result<Response<Incoming>, RegistryError> {
         self.hosts.check(request.uri())?;
-        let request_host = request.uri().authority().map(|authority| printable(authority.as_str()));
+        let host = host(request.uri());
         let time = self.time_for(content);
         match timeout(time, self.client.request(request)).await {
-            Err(_) => Err(RegistryError::Silent { registry: self.registry.clone(), time }),
+            Err(_) => Err(RegistryError::Silent { registry: host, time }),
             Ok(Err(error)) if is_not_public(&error) => {
-                let place = request_host.unwrap_or_default();
-                Err(RegistryError::Forbidden { place, reason: NOT_PUBLIC })
+                Err(RegistryError::Forbidden { place: host, reason: NOT_PUBLIC })
             }
-            Ok(Err(error)) => {
-                Err(RegistryError::Unreachable { registry: self.registry.clone(), error: chain(&error) })
-            }
+            Ok(Err(error)) => Err(RegistryError::Unreachable { registry: host, error: chain(&error) }),
             Ok(Ok(response)) => Ok(response),
         }
     }
@@ -272,15 +231,6 @@ fn is_not_public(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied && error.to_string() == NOT_PUBLIC)
         || error.source().is_some_and(is_not_public)
-}
-
-fn config(
-    provider: Arc<rustls::crypto::CryptoProvider>,
-    roots: RootCertStore,
-) -> Result<ClientConfig, RegistryError> {
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| RegistryError::Authorities(error.to_string()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// A request with a body.

@@ -1,11 +1,12 @@
 //! Logins: a user and a password with each request (Basic), or a token that is fetched for them (Bearer).
 
-use super::Body;
 use super::error::{RegistryError, printable};
-use super::http::{self, Http};
+use super::http::Http;
+use super::redirects::{Answer, Ask, Sent};
 use crate::credentials::Credentials;
-use ::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
-use ::http::{Request, StatusCode, Uri};
+use ::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use ::http::{Method, Response, StatusCode, Uri};
+use hyper::body::Incoming;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -20,9 +21,25 @@ pub struct Scope(String);
 
 /// The logins at one registry.
 pub struct Login {
-    credentials: Option<Credentials>,
+    credentials: Vec<Credentials>,
     /// The header `Authorization` for each scope.
     headers: Mutex<HashMap<Scope, HeaderValue>>,
+}
+
+/// How a registry asks for a login.
+pub struct Challenge {
+    registry: String,
+    kind: Kind,
+}
+
+enum Kind {
+    Basic,
+    /// By a token of the service at this address.
+    Bearer {
+        realm: Uri,
+        service: String,
+        scope: Scope,
+    },
 }
 
 #[derive(Deserialize)]
@@ -45,30 +62,11 @@ impl Scope {
     }
 }
 
-impl Login {
-    /// Logins with these credentials, or nobody's.
-    pub fn new(credentials: Option<Credentials>) -> Self {
-        Self { credentials, headers: Mutex::default() }
-    }
-
-    /// Puts the login for `scope` onto a request, if there is one.
-    pub async fn sign(&self, scope: &Scope, request: &mut Request<Body>) {
-        if let Some(header) = self.headers.lock().await.get(scope) {
-            request.headers_mut().insert(AUTHORIZATION, header.clone());
-        }
-    }
-
-    /// Makes the login for `scope` that the headers of an answer ask for.
-    pub async fn renew(
-        &self,
-        http: &Http,
-        registry: &str,
-        scope: &Scope,
-        headers: &HeaderMap,
-    ) -> Result<(), RegistryError> {
-        let unauthorized = || RegistryError::Unauthorized(registry.to_owned());
-        let challenges: Vec<&str> =
-            headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok()).collect();
+impl Challenge {
+    /// What an answer asks for.
+    pub fn new(http: &Http, registry: &str, scope: &Scope, answer: &Answer) -> Result<Self, RegistryError> {
+        let challenges = answer.response.headers().get_all(WWW_AUTHENTICATE).iter();
+        let challenges: Vec<&str> = challenges.filter_map(|value| value.to_str().ok()).collect();
         let unknown = || RegistryError::Challenge {
             registry: registry.to_owned(),
             challenge: printable(&challenges.join(", ")),
@@ -76,65 +74,143 @@ impl Login {
         let parsed = challenges.iter().map(|text| http_auth::parse_challenges(text));
         let parsed = parsed.collect::<Result<Vec<_>, _>>().map_err(|_| unknown())?.concat();
         let of_scheme = |scheme: &str| parsed.iter().find(|found| found.scheme.eq_ignore_ascii_case(scheme));
-        let header = if let Some(bearer) = of_scheme("Bearer") {
+        let kind = if let Some(bearer) = of_scheme("Bearer") {
             let parameter = |name: &str| {
                 let found = bearer.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
                 found.map(|(_, value)| value.to_unescaped())
             };
-            let realm = parameter("realm").ok_or_else(unknown)?;
+            let realm = http.place(&answer.uri, &parameter("realm").ok_or_else(unknown)?)?;
             let service = parameter("service").unwrap_or_default();
-            format!("Bearer {}", self.token(http, registry, &realm, &service, scope).await?)
+            Kind::Bearer { realm, service, scope: scope.clone() }
         } else if of_scheme("Basic").is_some() {
-            self.credentials.as_ref().ok_or_else(unauthorized)?.basic()
+            Kind::Basic
         } else {
             return Err(unknown());
         };
-        let mut header = HeaderValue::from_str(&header).map_err(|_| unauthorized())?;
-        header.set_sensitive(true);
-        self.headers.lock().await.insert(scope.clone(), header);
-        Ok(())
+        Ok(Self { registry: registry.to_owned(), kind })
     }
 
-    /// A token for `scope`, by the token specification of Distribution.
-    async fn token(
+    fn unauthorized(&self) -> RegistryError {
+        RegistryError::Unauthorized(self.registry.clone())
+    }
+}
+
+impl Login {
+    /// Logins with these credentials, or nobody's.
+    pub fn new(credentials: Vec<Credentials>) -> Self {
+        Self { credentials, headers: Mutex::default() }
+    }
+
+    /// Puts the login for `scope` among the headers of a request, if there is one.
+    pub async fn sign(&self, scope: &Scope, headers: &mut HeaderMap) {
+        if let Some(header) = self.headers.lock().await.get(scope) {
+            headers.insert(AUTHORIZATION, header.clone());
+        }
+    }
+
+    /// Keeps a login that the registry has taken.
+    pub async fn keep(&self, scope: &Scope, header: HeaderValue) {
+        self.headers.lock().await.insert(scope.clone(), header);
+    }
+
+    /// The ways to log in, in their order: nobody's where there are no credentials.
+    pub fn ways(&self) -> impl Iterator<Item = Option<&Credentials>> {
+        let nobody = self.credentials.is_empty().then_some(None);
+        self.credentials.iter().map(Some).chain(nobody)
+    }
+
+    /// The header `Authorization` of a login.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unauthorized`] if these credentials are not taken, and others for the service of tokens.
+    pub async fn header(
         &self,
         http: &Http,
-        registry: &str,
-        realm: &str,
-        service: &str,
-        scope: &Scope,
-    ) -> Result<String, RegistryError> {
-        let separator = if realm.contains('?') { '&' } else { '?' };
-        let query = format!("service={}&scope={}", encode(service), encode(&scope.0));
-        let elsewhere =
-            || RegistryError::Elsewhere { registry: registry.to_owned(), place: printable(realm) };
-        let uri: Uri = format!("{realm}{separator}{query}").parse().map_err(|_| elsewhere())?;
-        if !http.may_ask(&uri) {
-            return Err(elsewhere());
-        }
-        let mut request = Request::get(uri);
-        if let Some(credentials) = &self.credentials {
-            request = request.header(AUTHORIZATION, credentials.basic());
-        }
-        let response = http.send(http::request(request, http::empty())?, 0).await?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(RegistryError::Unauthorized(registry.to_owned()));
+        challenge: &Challenge,
+        credentials: Option<&Credentials>,
+    ) -> Result<HeaderValue, RegistryError> {
+        let value = match (&challenge.kind, credentials) {
+            (Kind::Bearer { .. }, Some(Credentials::RegistryToken(token))) => format!("Bearer {token}"),
+            (Kind::Bearer { realm, service, scope }, _) => {
+                let answer = match credentials {
+                    Some(Credentials::IdentityToken(token)) => {
+                        http.send(exchange(realm, service, scope, token).make().await?, 0).await?
+                    }
+                    _ => http.follow(request(realm, service, scope, credentials)?).await?.response,
+                };
+                format!("Bearer {}", token(http, challenge, answer).await?)
             }
-            status => {
-                let message = http.message(response).await;
-                let doing = "asking for a token".to_owned();
-                return Err(RegistryError::Refused { registry: registry.to_owned(), doing, status, message });
+            (Kind::Basic, _) => {
+                credentials.and_then(Credentials::basic).ok_or_else(|| challenge.unauthorized())?
             }
-        }
-        let bytes = http.read(response, MAX_TOKEN_BYTES, "the token").await?;
-        let token = serde_json::from_slice::<Token>(&bytes).ok();
-        let token = token.map(|token| if token.token.is_empty() { token.access_token } else { token.token });
-        token
-            .filter(|token| !token.is_empty())
-            .ok_or_else(|| RegistryError::Unauthorized(registry.to_owned()))
+        };
+        header(&value).ok_or_else(|| challenge.unauthorized())
     }
+}
+
+/// The request for a token with a password or without, by the token specification of Distribution.
+fn request(
+    realm: &Uri,
+    service: &str,
+    scope: &Scope,
+    credentials: Option<&Credentials>,
+) -> Result<Ask<'static>, RegistryError> {
+    let separator = if realm.query().is_some() { '&' } else { '?' };
+    let query = format!("service={}&scope={}", encode(service), encode(&scope.0));
+    let uri = format!("{realm}{separator}{query}").parse().map_err(::http::Error::from)?;
+    let mut get = Ask::new(Method::GET, uri);
+    let login = credentials.and_then(Credentials::basic).and_then(|login| header(&login));
+    get.headers.extend(login.map(|login| (AUTHORIZATION, login)));
+    Ok(get)
+}
+
+/// The request that exchanges an identity token for a token, by Distribution's specification of OAuth 2. Its content is
+/// for this host alone: no redirect is followed.
+fn exchange(realm: &Uri, service: &str, scope: &Scope, token: &str) -> Ask<'static> {
+    let mut post = Ask::new(Method::POST, realm.clone());
+    let form = "application/x-www-form-urlencoded";
+    post.headers.insert(CONTENT_TYPE, HeaderValue::from_static(form));
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("client_id", "kube-fpga"),
+        ("service", service),
+        ("scope", &scope.0),
+        ("refresh_token", token),
+    ];
+    let fields = fields.map(|(name, value)| format!("{name}={}", encode(value)));
+    post.sent = Sent::Bytes(fields.join("&").into());
+    post
+}
+
+/// The token in an answer.
+async fn token(
+    http: &Http,
+    challenge: &Challenge,
+    response: Response<Incoming>,
+) -> Result<String, RegistryError> {
+    match response.status() {
+        StatusCode::OK => {}
+        // By the specification of OAuth 2 a refused token is a bad request.
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => {
+            return Err(challenge.unauthorized());
+        }
+        status => {
+            let message = http.message(response).await;
+            let (registry, doing) = (challenge.registry.clone(), "asking for a token".to_owned());
+            return Err(RegistryError::Refused { registry, doing, status, message });
+        }
+    }
+    let bytes = http.read(response, MAX_TOKEN_BYTES, "the token").await?;
+    let token = serde_json::from_slice::<Token>(&bytes).ok();
+    let token = token.map(|token| if token.token.is_empty() { token.access_token } else { token.token });
+    token.filter(|token| !token.is_empty()).ok_or_else(|| challenge.unauthorized())
+}
+
+/// A header that is not logged.
+fn header(value: &str) -> Option<HeaderValue> {
+    let mut header = HeaderValue::from_str(value).ok()?;
+    header.set_sensitive(true);
+    Some(header)
 }
 
 /// The text as a value in a query.

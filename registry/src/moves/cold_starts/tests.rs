@@ -1,9 +1,13 @@
 use super::*;
 use fpga_board::reuse::published::ReuseLog;
 use fpga_core::bitstream::BitstreamId;
-use fpga_core::fixtures::{mk_device, mk_plugin, mk_state};
+use fpga_core::fixtures::{mk_asked, mk_device, mk_plugin, mk_state};
 use fpga_core::node_labels::NodeLabels;
-use fpga_registry_api::Controller;
+use fpga_core::node_state::controller;
+use fpga_core::node_terms::{NodeTerms, PodTerms};
+use fpga_core::units::MonotonicTime;
+use fpga_registry_api::{Controller, node_terms, pod_terms};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 const NOW: WallTime = WallTime(1_790_000_000_000);
@@ -16,8 +20,9 @@ fn pod(name: &str, node: &str, bitstream: &str) -> FpgaPod {
         uid: name.into(),
         labels: BTreeMap::new(),
         node: Some(node.into()),
+        terms: PodTerms::default(),
         controller: Some(controller),
-        bitstreams: vec![bitstream.parse().unwrap()],
+        requirement: mk_asked(&[bitstream]),
         boards: vec!["dm0".into()],
         is_ready: true,
         is_ending: false,
@@ -31,7 +36,8 @@ fn node(name: &str) -> KnownNode {
     (device.id, device.slots) = ("dm0".into(), 2);
     let plugin = Some(mk_plugin(&[("dm0", 1, 16)]));
     let state = Some(Arc::new(NodeState { devices: vec![device], plugin, ..mk_state() }));
-    KnownNode { name: name.into(), labels: NodeLabels::default(), moved_off: None, state, age: Millis(5) }
+    let (labels, terms) = (NodeLabels::default(), NodeTerms::default());
+    KnownNode { name: name.into(), labels, terms, moved_off: None, state, age: Millis(5) }
 }
 
 /// What a node publishes whose bitstreams are used once a second.
@@ -74,6 +80,21 @@ impl Bed {
         saved.collect()
     }
 
+    /// The second node is this object.
+    fn set_node(&mut self, node: Value) {
+        self.nodes[1].terms = node_terms(&serde_json::from_value(node).unwrap());
+    }
+
+    /// All pods have these fields in their specification.
+    fn set_pods(&mut self, spec: &Value) {
+        let read = |field: &str| spec.get(field).cloned();
+        let tolerations = read("tolerations").map(|value| serde_json::from_value(value).unwrap());
+        let selector = read("nodeSelector").map(|value| serde_json::from_value(value).unwrap());
+        let affinity = read("affinity").map(|value| serde_json::from_value(value).unwrap());
+        let terms = pod_terms(tolerations.as_ref(), selector.as_ref(), affinity.as_ref());
+        self.pods.iter_mut().for_each(|pod| pod.terms = terms.clone());
+    }
+
     fn change_state(&mut self, node: usize, change: impl FnOnce(&mut NodeState)) {
         let mut state = NodeState::clone(self.nodes[node].state.as_ref().unwrap());
         change(&mut state);
@@ -91,9 +112,21 @@ fn one_pod_of_a_crowded_board_had_better_be_where_there_is_room() {
     assert_eq!(Bed::crowded().found(saved.saved + 1), [], "it is not worth as much");
 }
 
+/// A node with a taint of this effect.
+fn tainted(effect: &str) -> Value {
+    json!({"spec": {"taints": [{"key": "fpga", "effect": effect}]}})
+}
+
+/// A pod that must not be on the node of this name.
+fn not_on(node: &str) -> Value {
+    let rule = json!({"key": "metadata.name", "operator": "NotIn", "values": [node]});
+    let terms = json!({"nodeSelectorTerms": [{"matchFields": [rule]}]});
+    json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+}
+
 #[test]
 fn a_board_that_would_not_take_the_pod_is_no_place_to_go() {
-    let refusals: [(&str, Change); 8] = [
+    let refusals: [(&str, Change); 16] = [
         ("publishes nothing", |bed| drop(bed.reuse.remove("n2"))),
         ("has no fresh state", |bed| bed.nodes[1].age = Millis(u64::MAX)),
         ("is of another kind", |bed| bed.change_state(1, |state| state.devices[0].board = "s10".into())),
@@ -110,11 +143,47 @@ fn a_board_that_would_not_take_the_pod_is_no_place_to_go() {
             let marks = ["a", "b", "c"].map(|name| format!(r#""shop/rs-{name}":{}"#, NOW.0 + 60_000));
             bed.nodes[1].moved_off = Some(format!("{{{}}}", marks.join(",")));
         }),
+        ("has a plugin that is late", |bed| {
+            bed.change_state(1, |state| state.plugin.as_mut().unwrap().heartbeat = Heartbeat::Late);
+        }),
+        ("has a plugin that can't serve the workloads", |bed| {
+            let kept_off = ["a", "b", "c"].map(|name| controller("shop", &format!("rs-{name}"))).into();
+            bed.change_state(1, |state| state.plugin.as_mut().unwrap().report.kept_off = kept_off);
+        }),
+        ("is on a cordoned node", |bed| bed.set_node(json!({"spec": {"unschedulable": true}}))),
+        ("is on a node that is not Ready", |bed| {
+            bed.set_node(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
+        }),
+        ("is on a node with a taint", |bed| bed.set_node(tainted("NoSchedule"))),
+        ("is on a node that the pods would leave again", |bed| {
+            bed.set_node(tainted("NoExecute"));
+            bed.set_pods(&json!({"tolerations": [{"operator": "Exists", "tolerationSeconds": 300}]}));
+        }),
+        ("is on a node that the pods don't select", |bed| {
+            bed.set_pods(&json!({"nodeSelector": {"zone": "a"}}));
+        }),
+        ("is on a node that the pods' affinity excludes", |bed| bed.set_pods(&not_on("n2"))),
     ];
     for (what, refuse) in refusals {
         let mut bed = Bed::crowded();
         refuse(&mut bed);
         assert_eq!(bed.found(60), [], "a board that {what}");
+    }
+    let places: [(&str, Change); 3] = [
+        ("with a taint that the pods tolerate", |bed| {
+            bed.set_node(tainted("NoSchedule"));
+            bed.set_pods(&json!({"tolerations": [{"key": "fpga", "operator": "Exists"}]}));
+        }),
+        ("that the pods select", |bed| {
+            bed.set_node(json!({"metadata": {"labels": {"zone": "a"}}}));
+            bed.set_pods(&json!({"nodeSelector": {"zone": "a"}}));
+        }),
+        ("that the pods' affinity does not exclude", |bed| bed.set_pods(&not_on("n3"))),
+    ];
+    for (what, change) in places {
+        let mut bed = Bed::crowded();
+        change(&mut bed);
+        assert_eq!(bed.found(60).len(), 1, "a node {what}");
     }
 }
 

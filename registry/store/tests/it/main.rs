@@ -48,6 +48,11 @@ fn host(answer: impl Fn(&Request, &mut TcpStream) + Send + 'static) -> String {
     address
 }
 
+/// The owner of a namespace's Bitstream.
+fn owner(namespace: &str) -> Owner {
+    Owner::Own { namespace: namespace.to_owned(), uid: "1".to_owned() }
+}
+
 /// Writes as much as the reader takes.
 fn write(stream: &mut TcpStream, bytes: &[u8]) {
     // A reader that has read enough closes the connection.
@@ -275,7 +280,7 @@ async fn a_drip_is_left_after_the_time_although_bytes_come() {
 }
 
 #[tokio::test]
-async fn no_host_leads_to_another_one_and_only_listed_or_public_ones_are_asked() {
+async fn only_listed_or_public_hosts_are_asked_wherever_a_host_sends() {
     let content = bytes(10);
     for place in [
         "http://169.254.169.254/latest/meta-data/",
@@ -329,7 +334,7 @@ async fn a_digest_opens_nothing_that_another_owner_has() {
         }
     });
     let (store, folder) = open(&address);
-    let of = |owner: &str| Wanted { owner: Owner::Namespace(owner.to_owned()), ..wanted(&address, &content) };
+    let of = |namespace: &str| Wanted { owner: owner(namespace), ..wanted(&address, &content) };
     let shop = of("shop");
     let path = store.get(&shop, &asker("shop"), nothing).await.unwrap();
 
@@ -340,6 +345,15 @@ async fn a_digest_opens_nothing_that_another_owner_has() {
         assert!(store.get(&evil, &asker("shop"), nothing).await.is_err(), "{evil:?}");
         assert_eq!(std::fs::read(&path).unwrap(), content, "the file of others stays");
     }
+
+    // A source that refuses costs the node no reading of the file.
+    let comparisons = store.figures().comparisons;
+    for number in 0..10 {
+        let source = Source::oci(&format!("{address}/evil/{number}@{}", of_bytes(b"the manifest"))).unwrap();
+        let evil = Wanted { source, ..of("evil") };
+        assert!(store.get(&evil, &asker("shop"), nothing).await.is_err());
+    }
+    assert_eq!(store.figures().comparisons, comparisons);
 
     // An owner whose source has the bytes gets them, after one download.
     for owner in ["mill", "mill", "shop"] {
@@ -387,7 +401,7 @@ proptest! {
                 let source = format!("{address}/place{place}/x@{}", of_bytes(b"the manifest"));
                 let owner = match owner {
                     0 => Owner::Library,
-                    other => Owner::Namespace(format!("team-{other}")),
+                    other => self::owner(&format!("team-{other}")),
                 };
                 let bytes = &contents[content];
                 let asked = Wanted {

@@ -1,8 +1,8 @@
 //! Downloads for one tenant delay no other tenant, and end with the last pod that wants them.
 
-use super::{asker, bytes, host, nothing, options, part, wanted};
+use super::{asker, bytes, host, nothing, options, owner, part, wanted};
 use fpga_artifacts::of_bytes;
-use fpga_bitstream_store::{Asker, Owner, Source, Store, StoreError, Wanted};
+use fpga_bitstream_store::{Asker, Source, Store, StoreError, Wanted};
 use fpga_test_kit::{patience, until_async};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -57,11 +57,11 @@ fn get(store: &Arc<Store>, wanted: Wanted, asker: Asker) -> JoinHandle<Result<Pa
 fn numbered(address: &str, namespace: &str, number: u32, bytes: u64) -> Wanted {
     let source = Source::oci(&format!("{address}/team/x@{}", of_bytes(b"the manifest"))).unwrap();
     let digest = of_bytes(format!("{namespace} {number}").as_bytes());
-    Wanted { digest, bytes, source, owner: Owner::Namespace(namespace.to_owned()) }
+    Wanted { digest, bytes, source, owner: owner(namespace) }
 }
 
 fn own(wanted: Wanted, namespace: &str) -> Wanted {
-    Wanted { owner: Owner::Namespace(namespace.to_owned()), ..wanted }
+    Wanted { owner: owner(namespace), ..wanted }
 }
 
 #[tokio::test]

@@ -68,14 +68,14 @@ pub enum Initial<'a> {
 }
 
 impl Buffer {
-    /// A buffer of `size` bytes; `flags` are `cl_mem_flags`. The call makes no round trip unless a flag is a vendor's: if
-    /// the manager can't make the buffer (no memory), its first use fails.
-    ///
-    /// # Errors
-    /// `CL_INVALID_VALUE` for contradicting flags, `CL_INVALID_HOST_PTR` if `initial` doesn't fit the flags or the
-    /// size, `CL_INVALID_BUFFER_SIZE` for 0 or more than any device allows, `CL_DEVICE_NOT_AVAILABLE` if the
-    /// manager is gone.
-    pub fn new(context: &Arc<Context>, flags: u64, size: usize, initial: Initial<'_>) -> Result<Arc<Self>> {
+    /// A buffer as [`Self::new`] says. Initial content that has to travel and is longer than `longest` is left out.
+    pub(crate) fn create(
+        context: &Arc<Context>,
+        flags: u64,
+        size: usize,
+        initial: Initial<'_>,
+        longest: usize,
+    ) -> Result<Arc<Self>> {
         let flags = checked_flags(flags)?;
         let allowed = context.devices().iter().map(|device| device.max_allocation()).max();
         if size == 0 || allowed.is_some_and(|allowed| size as u64 > allowed) {
@@ -99,10 +99,11 @@ impl Buffer {
         // A flag of a vendor says where the vendor has the buffer.
         let is_placed = flags & OF_VENDORS != 0;
         let storage = if shared && !is_placed { storage_with(session, size, &initial) } else { None };
+        let travels = storage.is_none() && size <= longest;
         let (content, application) = match initial {
             Initial::Nothing => (None, None),
-            Initial::Copy(bytes) => (storage.is_none().then(|| Bytes::copy_from_slice(bytes)), None),
-            Initial::Use(memory) => (storage.is_none().then(|| memory.capture()), Some(memory)),
+            Initial::Copy(bytes) => (travels.then(|| Bytes::copy_from_slice(bytes)), None),
+            Initial::Use(memory) => (travels.then(|| memory.capture()), Some(memory)),
         };
         let id = session.new_id();
         let create = Method::CreateBuffer(v1::CreateBuffer {

@@ -1,9 +1,11 @@
 //! The commands that queues take: they are checked, and then enqueued in the session or executed at once.
 
 mod images;
+mod initial;
 mod late;
 mod mapping;
 mod migrate;
+mod parts;
 mod payload;
 mod rects;
 mod transfers;

@@ -115,6 +115,11 @@ pub struct Profiling {
 }
 
 impl Uses {
+    /// The range of shared memory, as a message names it.
+    pub(crate) fn range_message(&self) -> Option<v1::SegmentRange> {
+        self.range.as_ref().map(Range::message)
+    }
+
     /// How the command accesses buffers in shared memory.
     fn access(&self) -> BufferAccess {
         let stored = |buffer: &&InUse| buffer.0.storage().is_some();

@@ -4,6 +4,7 @@
 mod full;
 mod half_open;
 mod includes;
+mod long_transfers;
 mod proof;
 mod reconnect;
 mod shared_memory;

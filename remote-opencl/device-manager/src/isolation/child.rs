@@ -18,6 +18,7 @@ use asking::{AskManager, ToManager};
 use clap::Args;
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SessionId;
+use fpga_core::device::ReconfiguredPart;
 use fpga_session::builds::Builds;
 use fpga_session::catalogue::Catalogue;
 use fpga_session::config::{Config, Loads};
@@ -27,9 +28,10 @@ use fpga_session::governor::Governor;
 use fpga_session::health::Health;
 use fpga_session::includes::Includes;
 use fpga_session::locality::Locality;
-use fpga_session::metrics::Counted;
+use fpga_session::metrics::{Counted, Metrics};
 use fpga_session::outgoing::Outgoing;
 use fpga_session::programs::Sources;
+use fpga_session::quiesce::QuiesceLock;
 use fpga_session::reporting::{Reconfigured, Reports};
 use fpga_session::router::Input;
 use fpga_session::segments::FdChannel;
@@ -100,6 +102,10 @@ impl TenantProcessArgs {
         manager.0.send(&FromTenant::Confined, listener.as_ref().map(AsFd::as_fd), Room::Awaited)?;
         // The manager alone answers the requests of the kernel.
         drop(listener);
+        let early = match setup.common.reconfigured_part {
+            ReconfiguredPart::Slot => Vec::new(),
+            ReconfiguredPart::Board => until_admitted(&manager.0)?,
+        };
         entered.load()?;
         // The manager decides about names. Watching here loads new files, so that clients need not upload
         // them.
@@ -107,6 +113,9 @@ impl TenantProcessArgs {
         let built = (confinement, includes);
         let shared = Arc::new(shared(&setup, &manager, store, catalogue, built)?);
         count(&shared, &manager).context("cannot start a thread")?;
+        for (packet, fd) in early {
+            handle(packet, fd, &shared, &setup.tenant, &manager.1)?;
+        }
         loop {
             match manager.0.receive_with_descriptor::<ToTenant>() {
                 Ok(Received::Packet(packet, fd)) => handle(packet, fd, &shared, &setup.tenant, &manager.1)?,
@@ -118,6 +127,19 @@ impl TenantProcessArgs {
         // No destructors: those of a vendor's runtime may wait for kernels that don't end.
         // SAFETY: `_exit` takes any status and touches no memory of ours.
         unsafe { libc::_exit(0) }
+    }
+}
+
+/// Waits until the vendor may be used. Returns the packets that came before.
+fn until_admitted(control: &Control) -> anyhow::Result<Vec<(ToTenant, Option<OwnedFd>)>> {
+    let mut early = Vec::new();
+    loop {
+        match control.receive_with_descriptor()? {
+            Received::Packet(ToTenant::Return { .. }, _) => return Ok(early),
+            Received::Packet(packet, fd) => early.push((packet, fd)),
+            Received::Nothing => {}
+            Received::End => bail!("the manager has gone"),
+        }
     }
 }
 
@@ -180,7 +202,18 @@ fn shared(
     // The process has one tenant, which may use all the memory of the process. The manager bounds the lasting
     // bytes of all tenants together.
     let governor = Governor::below(Box::new(gate.clone()), setup.memory);
+    let metrics = Metrics::default();
+    let board = match setup.common.reconfigured_part {
+        ReconfiguredPart::Slot => QuiesceLock::default(),
+        ReconfiguredPart::Board => {
+            let manager = manager.clone();
+            let say = Box::new(move |word| manager.say(&FromTenant::Board(word)));
+            QuiesceLock::shared(confinement.clone(), metrics.clone(), say)?
+        }
+    };
     let config = Config {
+        metrics,
+        board,
         devices: setup.common.devices,
         catalogue,
         reports,
@@ -234,6 +267,8 @@ fn handle(
             // or returns it.
             shared.router.deliver(vec![granted.into()], SessionId(0), &shared.config.dispatcher);
         }
+        ToTenant::Leave { round } => shared.config.board.leave(round),
+        ToTenant::Return { images } => shared.config.board.may_return(images),
         ToTenant::Answer { question, refused } => gate.answered(question, refused),
         ToTenant::Quota(quota) => {
             shared.config.settings.replace(Current { default_quota: quota, ..Current::default() });

@@ -40,8 +40,13 @@ impl TenantPackets {
         let request = TaskRequest { session: neighbour, task, tenant, demand, lanes, kind: None, bytes: 0 };
         dispatcher.submit(request).map_err(|error| failed(&error))?;
         let (control, theirs) = Control::pair().map_err(|error| failed(&error))?;
-        let process =
-            Arc::new(TenantProcess::new(Tenant::new("fuzz"), TASK_IDS, control, shared.governor.tenant()));
+        let process = Arc::new(TenantProcess::new(
+            Tenant::new("fuzz"),
+            TASK_IDS,
+            control,
+            shared.governor.tenant(),
+            None,
+        ));
         let (link, _other_end) = UnixStream::pair().map_err(|error| failed(&error))?;
         let link = OwnedFd::from(link);
         let sessions = [SessionId(u64::MAX - 1), SessionId(u64::MAX)];

@@ -12,7 +12,9 @@ pub use spans::{MAX_SPANS, TenantSpan};
 
 use fpga_board::dispatch::{Grant, Kind, TaskId};
 use fpga_board::slots::{Bitstreams, Demand, OtherKernels, SessionId, SlotIndex, SlotLoad};
+use fpga_board::whole_board::{Round, Word};
 use fpga_core::bitstream::Digest;
+use fpga_core::device::ReconfiguredPart;
 use fpga_core::gate::Origin;
 use fpga_session::command_ring::CommandRing;
 use fpga_session::confine::ConfineBuilds;
@@ -63,6 +65,17 @@ pub enum ToTenant {
     },
     /// A task may start.
     Granted(Granted),
+    /// Another process loads the whole board: release the vendor's objects.
+    Leave {
+        /// Number of the request, which the answer repeats.
+        round: Round,
+    },
+    /// The vendor may be used. Until the first such packet a process on a board that is reconfigured as a whole doesn't load
+    /// the vendor's runtime.
+    Return {
+        /// The images whose programs may be made.
+        images: Vec<Digest>,
+    },
     /// The answer to a question: whether the process may reconfigure the device, hold bytes, or build.
     Answer {
         /// Number of the question.
@@ -110,6 +123,8 @@ pub enum FromTenant {
         /// Id of the granted task.
         task: u64,
     },
+    /// The process has left a board that is reconfigured as a whole, or has returned.
+    Board(Word),
     /// A session has ended.
     Cancelled {
         /// Id of the session.
@@ -186,6 +201,8 @@ pub struct Common {
     pub devices: BoardDevices,
     /// Number of slots of the device, lent ones included.
     pub slots: std::num::NonZeroU32,
+    /// The part of the board that a reconfiguration replaces.
+    pub reconfigured_part: ReconfiguredPart,
     /// Time that a reconfiguration takes in the model.
     pub reconfiguration_time: Duration,
     /// Whether programs from source count as bitstreams.

@@ -9,12 +9,14 @@ use super::guard;
 use super::memory::{self, Running};
 use super::packets::{Common, Control, Setup, ToTenant};
 use super::process::{self, MemoryLimits};
+use super::shared_board::SharedBoard;
 use super::tenant_process::{Begin, IDLE_TICK, TASK_IDS, TenantProcess};
 use crate::former;
 use crate::log::LogArgs;
 use crate::pool::LeaseProcesses;
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SessionId;
+use fpga_session::health::Health;
 use fpga_session::programs::Sources;
 use fpga_session::session::Shared;
 use fpga_vendor::runtime::Runtime;
@@ -24,7 +26,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -34,6 +36,8 @@ use std::time::{Duration, Instant};
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the end of processes is looked for.
 const END_TICK: Duration = Duration::from_millis(2);
+/// Time that a killed process has to end before the device counts as unhealthy.
+const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most generations of parents that [`TenantProcesses::have`] looks at.
 const MAX_GENERATIONS: usize = 64;
 
@@ -52,6 +56,8 @@ pub struct Plan {
     pub memory_of_all: u64,
     /// Folder in which each process gets a folder.
     pub folder: PathBuf,
+    /// The board, if it is reconfigured as a whole.
+    pub board: Option<Arc<SharedBoard>>,
     /// Settings that the processes get in their first packet.
     pub common: Common,
 }
@@ -139,8 +145,8 @@ impl TenantProcesses {
         let folder = self.plan.folder.join(number.to_string());
         std::fs::create_dir(&folder)?;
         let first_task = number.wrapping_mul(TASK_IDS);
-        let process =
-            Arc::new(TenantProcess::new(tenant.clone(), first_task, control, shared.governor.tenant()));
+        let (account, board) = (shared.governor.tenant(), self.plan.board.clone());
+        let process = Arc::new(TenantProcess::new(tenant.clone(), first_task, control, account, board));
         let setup = Setup {
             tenant: tenant.as_str().to_owned(),
             device: shared.config.reports.device().to_owned(),
@@ -158,6 +164,9 @@ impl TenantProcesses {
             },
         };
         process.say(&ToTenant::Setup(Box::new(setup)))?;
+        if let Some(board) = &self.plan.board {
+            board.joined(process.member(), process.clone());
+        }
         let of_thread = (self.clone(), shared.clone(), process.clone());
         thread::Builder::new().name("tenant".to_owned()).spawn(move || {
             let (all, shared, process) = of_thread;
@@ -170,13 +179,16 @@ impl TenantProcesses {
                     let ending = process.serve(child.id(), || all.retires(&process), &shared);
                     process.retire();
                     end_all(&mut child);
-                    let status = child.wait();
+                    let status = reaped(&mut child, REAP_TIMEOUT, &shared.config.health);
                     former::forget(&all.records(), child.id());
                     all.leaders.lock().remove(&child.id());
                     process.say_end(&ending, status, &shared);
                     shared.config.metrics.tenant_processes.dec();
                 }
                 Err(error) => tracing::error!(%error, "A tenant's process can't be started"),
+            }
+            if let Some(board) = &all.plan.board {
+                board.left(process.member());
             }
             process.leave_nothing(&shared);
             // The manager removes the rest of the folder with its own.
@@ -293,4 +305,40 @@ fn end_all(child: &mut Child) {
             nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
     }
     let _ = child.kill();
+}
+
+/// Waits for a killed process. One that has not ended in time waits in a driver: nothing can end it, and it may still use the
+/// device, which is unhealthy until it has ended.
+fn reaped(child: &mut Child, timeout: Duration, health: &Health) -> io::Result<ExitStatus> {
+    let deadline = Instant::now() + timeout;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(END_TICK);
+    }
+    tracing::error!(pid = child.id(), "A tenant's process was killed and does not end");
+    let _lingers = health.process_lingers();
+    child.wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_board::health::Fault;
+    use fpga_test_kit::until;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_does_not_end_in_time_makes_the_device_unhealthy_until_it_has_ended() {
+        let health = Health::new(Duration::MAX);
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+        let of_thread = health.clone();
+        let waits = thread::spawn(move || reaped(&mut child, Duration::from_millis(1), &of_thread));
+        until("it lingers", || health.fault() == Some(Fault::Lingers));
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        assert!(!waits.join().unwrap().unwrap().success());
+        assert_eq!(health.fault(), None);
+    }
 }

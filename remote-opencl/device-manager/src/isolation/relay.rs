@@ -7,7 +7,7 @@
 
 use super::packets::ToTenant;
 use super::pool::{Owner, TenantProcesses};
-use super::tenant_process::{Begin, pass_on};
+use super::tenant_process::{Begin, TenantProcess, pass_on};
 use crate::handshake::{Admitted, Tenure};
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
@@ -17,7 +17,7 @@ use fpga_session::governor::Budget;
 use fpga_session::incoming::Incoming;
 use fpga_session::locality::Locality;
 use fpga_session::outgoing::{Outgoing, Said};
-use fpga_session::router::Inbox;
+use fpga_session::router::{Inbox, Input};
 use fpga_session::segments::Key;
 use fpga_session::session::READS_NOTHING;
 use prost::Message as _;
@@ -25,8 +25,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tonic::{Code, Status};
 
 /// Longest frame, in bytes.
@@ -158,28 +159,20 @@ fn read_up(mut frame: Bytes) -> io::Result<Frame> {
     }
 }
 
-/// Serves a session through its tenant's process, to its end.
+/// Serves a session through its tenant's process, to its end. Tasks that still run then hold their slots until the process
+/// says that they have ended, or has itself ended.
 pub async fn run(
     processes: &Arc<TenantProcesses>,
-    admitted: Admitted,
+    mut admitted: Admitted,
     locality: Locality,
     outgoing: Outgoing,
     client: impl Incoming,
 ) {
-    let Admitted { tenant, session, shared, account, budget, mut tenure, .. } = admitted;
-    let shared = &shared;
-    let is_leased = matches!(tenure, Tenure::Lease(..));
-    let owner = if is_leased { Owner::Lease(session) } else { Owner::Tenant(tenant.clone()) };
-    let (sender, mut inputs) = unbounded_channel();
+    let (session, shared) = (admitted.session, admitted.shared.clone());
+    let is_leased = matches!(admitted.tenure, Tenure::Lease(..));
+    let (sender, inputs) = unbounded_channel();
     let inbox = Inbox::new(sender);
-    let opened = link().and_then(|(ours, theirs)| {
-        // Registered before the process can ask for a slot.
-        shared.router.add(session, inbox.clone());
-        let begin = Begin { session, token: tenure.token(), locality, link: &theirs };
-        let process = processes.open(shared, (&tenant, owner), &begin);
-        process.map(|process| (ours, process)).map_err(io::Error::other)
-    });
-    let (link, process) = match opened {
+    let (link, process) = match open(processes, &admitted, locality, &inbox) {
         Ok(opened) => opened,
         Err(error) => {
             shared.router.remove(session);
@@ -187,47 +180,8 @@ pub async fn run(
             return;
         }
     };
-    let (from_process, to_process) = link.into_split();
-    let last = {
-        let abandoned = async {
-            {
-                let relayed = downwards(client, to_process, &outgoing);
-                tokio::select! {
-                    () = relayed => {}
-                    status = tenure.ended(|| process.tell(&ToTenant::Yield { session: session.0 })) => {
-                        outgoing.end(status);
-                        process.tell(&ToTenant::Revoked { session: session.0 });
-                    }
-                }
-            }
-            // The session may be building, which takes no slot and may last long.
-            loop {
-                tokio::time::sleep(shared.config.abandoned_grace).await;
-                if process.runs_tasks_of(session) {
-                    break;
-                }
-            }
-        };
-        let inputs = async {
-            while let Some(input) = inputs.recv().await {
-                pass_on(&process, session, input);
-            }
-        };
-        let expect = |key: Key| {
-            if let Locality::SharesMemory(process) = locality {
-                shared.sides.expect(session.0, key, process, inbox.clone());
-            }
-        };
-        tokio::select! {
-            last = upwards(Frames::of(from_process), &outgoing, &budget, expect) => last,
-            () = abandoned => {
-                process.is_stuck();
-                None
-            }
-            // The future that passes inputs on never completes.
-            () = inputs => None,
-        }
-    };
+    let side = (locality, inbox);
+    let last = relayed(&process, &mut admitted, (link, side), (inputs, client), &outgoing).await;
     let last = last.map(|status| process.why_it_was_ended().unwrap_or(status));
     shared.router.remove(session);
     shared.sides.forget(session.0);
@@ -236,18 +190,92 @@ pub async fn run(
         process.retire();
         processes.lease_has_ended(session).await;
     }
-    process.close(session, shared);
-    drop(account);
+    process.close(session, &shared);
+    drop(admitted.account);
     if let Some(status) = last {
-        outgoing.refuse(session, &tenant, status);
+        outgoing.refuse(session, &admitted.tenant, status);
+    }
+    drop(outgoing);
+    let settled = tokio::time::timeout(shared.config.abandoned_grace, process.settled(session));
+    if settled.await.is_err() {
+        process.is_stuck();
+        process.settled(session).await;
+    }
+}
+
+/// Begins the session in its process. Returns the manager's end of the link.
+fn open(
+    processes: &Arc<TenantProcesses>,
+    admitted: &Admitted,
+    locality: Locality,
+    inbox: &Inbox,
+) -> io::Result<(UnixStream, Arc<TenantProcess>)> {
+    let Admitted { tenant, session, shared, tenure, .. } = admitted;
+    let owner = match tenure {
+        Tenure::Lease(..) => Owner::Lease(*session),
+        Tenure::Proof(_) => Owner::Tenant(tenant.clone()),
+    };
+    let (ours, theirs) = link()?;
+    // Registered before the process can ask for a slot.
+    shared.router.add(*session, inbox.clone());
+    let begin = Begin { session: *session, token: tenure.token(), locality, link: &theirs };
+    let process = processes.open(shared, (tenant, owner), &begin).map_err(io::Error::other)?;
+    Ok((ours, process))
+}
+
+/// Relays until the session ends. Returns the status of a session that fails.
+async fn relayed(
+    process: &Arc<TenantProcess>,
+    admitted: &mut Admitted,
+    (link, (locality, inbox)): (UnixStream, (Locality, Inbox)),
+    (mut inputs, client): (UnboundedReceiver<Input>, impl Incoming),
+    outgoing: &Outgoing,
+) -> Option<Status> {
+    let Admitted { session, shared, budget, tenure, .. } = admitted;
+    let (session, grace) = (*session, shared.config.abandoned_grace);
+    let (from_process, to_process) = link.into_split();
+    let abandoned = async {
+        tokio::select! {
+            () = downwards(client, to_process, outgoing) => {}
+            status = tenure.ended(|| process.tell(&ToTenant::Yield { session: session.0 })) => {
+                outgoing.end(status);
+                process.tell(&ToTenant::Revoked { session: session.0 });
+            }
+        }
+        // The session may be building, which takes no slot and may last long.
+        loop {
+            tokio::time::sleep(grace).await;
+            if process.runs_tasks_of(session) {
+                break;
+            }
+        }
+    };
+    let passed_on = async {
+        while let Some(input) = inputs.recv().await {
+            pass_on(process, session, input);
+        }
+    };
+    let expect = |key: Key| {
+        if let Locality::SharesMemory(process) = locality {
+            shared.sides.expect(session.0, key, process, inbox.clone());
+        }
+    };
+    tokio::select! {
+        last = upwards(Frames::of(from_process), outgoing, budget, expect) => last,
+        () = abandoned => {
+            process.is_stuck();
+            None
+        }
+        // This future never completes: the session's inbox is here.
+        () = passed_on => None,
     }
 }
 
 /// Both ends of a link; the first is for the async runtime of this thread.
-fn link() -> io::Result<(tokio::net::UnixStream, OwnedFd)> {
+fn link() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    Ok((tokio::net::UnixStream::from_std(ours)?, theirs.into()))
+    Ok((UnixStream::from_std(ours)?, theirs.into()))
 }
 
 /// Relays the client's messages to the process, until the client or the process has gone.
@@ -341,7 +369,7 @@ mod tests {
 
     #[tokio::test]
     async fn frames_arrive_whole_and_lengths_that_lie_are_refused() {
-        let (one, two) = tokio::net::UnixStream::pair().unwrap();
+        let (one, two) = UnixStream::pair().unwrap();
         let (_keep, mut write) = one.into_split();
         let (read, _keep_too) = two.into_split();
         let mut frames = Frames::of(read);

@@ -8,9 +8,11 @@ mod control_messages;
 use super::guard;
 use super::outbound::Outbound;
 use super::packets::{Control, FromTenant, Received, ToTenant};
+use super::shared_board::{Member, SharedBoard};
 use control_messages::{Held, Violation};
 use fpga_board::dispatch::{Grant, TaskId, Tenant};
 use fpga_board::slots::SessionId;
+use fpga_board::whole_board::{MemberId, Order};
 use fpga_core::bitstream::Digest;
 use fpga_session::governor::TenantAccount;
 use fpga_session::locality::Locality;
@@ -24,6 +26,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tonic::Status;
 
 /// Time after which a process without sessions ends.
@@ -43,7 +46,11 @@ pub struct TenantProcess {
     first_task: u64,
     control: Outbound,
     account: TenantAccount,
+    /// The board, if it is reconfigured as a whole.
+    board: Option<Arc<SharedBoard>>,
     state: Mutex<State>,
+    /// Notified when granted tasks have ended.
+    tasks_ended: Notify,
 }
 
 /// A session that begins in a tenant process.
@@ -65,7 +72,7 @@ struct State {
     /// The sessions, each with the digest of the token that it has shown.
     sessions: BTreeMap<SessionId, Option<Digest>>,
     tasks: HashMap<TaskId, Task>,
-    /// Tasks that have been granted, with slots or without.
+    /// Tasks that have been granted, with slots or without. Those of a session that has ended may still run.
     granted: HashSet<TaskId>,
     /// The bitstreams that each session may have loaded.
     allowed: HashSet<(SessionId, Digest)>,
@@ -77,6 +84,8 @@ struct State {
     builds: usize,
     /// Number of granted loads whose outcome has not been reported yet.
     loads: usize,
+    /// Since when the process is to leave the board.
+    leaves_since: Option<Instant>,
     /// Start of the time without any session.
     idle_since: Instant,
 }
@@ -109,6 +118,8 @@ enum Life {
     Stuck,
     /// Over, because the process used most memory of all.
     TooLarge,
+    /// Over, because the process did not leave a board that was to be reconfigured as a whole.
+    Stays,
 }
 
 /// How a process ended.
@@ -128,8 +139,14 @@ pub(super) enum Ending {
 
 impl TenantProcess {
     /// The state of a process that is yet to be started. `control` is the manager's end of its control
-    /// socket; `account` is charged for lasting bytes.
-    pub(super) fn new(tenant: Tenant, first_task: u64, control: Control, account: TenantAccount) -> Self {
+    /// socket; `account` is charged for lasting bytes; `board` is one that is reconfigured as a whole.
+    pub(super) fn new(
+        tenant: Tenant,
+        first_task: u64,
+        control: Control,
+        account: TenantAccount,
+        board: Option<Arc<SharedBoard>>,
+    ) -> Self {
         let state = State {
             life: Life::Lives,
             sessions: BTreeMap::new(),
@@ -140,9 +157,16 @@ impl TenantProcess {
             held: HashMap::new(),
             builds: 0,
             loads: 0,
+            leaves_since: None,
             idle_since: Instant::now(),
         };
-        Self { tenant, first_task, control: Outbound::new(control), account, state: Mutex::new(state) }
+        let (control, state, tasks_ended) = (Outbound::new(control), Mutex::new(state), Notify::new());
+        Self { tenant, first_task, control, account, board, state, tasks_ended }
+    }
+
+    /// The process as a user of a board that is reconfigured as a whole.
+    pub(super) fn member(&self) -> MemberId {
+        MemberId(self.first_task)
     }
 
     /// The tenant of the process.
@@ -198,6 +222,19 @@ impl TenantProcess {
         state.granted.iter().any(|task| state.tasks.get(task).is_some_and(|task| task.session == session))
     }
 
+    /// Waits until no task of the session runs: the process says so, or has ended.
+    pub(super) async fn settled(&self, session: SessionId) {
+        loop {
+            let ended = self.tasks_ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if !self.runs_tasks_of(session) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// Ends the process because commands of a session whose client has gone do not end. Nothing else can end
     /// them.
     pub(super) fn is_stuck(&self) {
@@ -212,14 +249,19 @@ impl TenantProcess {
         self.control.hang_up();
     }
 
-    /// The status for the process's clients, if the manager ended the process for using too much memory.
+    /// The status for the process's clients, if the manager ended the process for something that they should know.
     pub(super) fn why_it_was_ended(&self) -> Option<Status> {
-        (self.state.lock().life == Life::TooLarge).then(|| {
-            Status::resource_exhausted(
+        match self.state.lock().life {
+            Life::TooLarge => Some(Status::resource_exhausted(
                 "the device manager has no memory left, and this tenant's process had most of it: the process was ended; \
                  a new session gets a new one",
-            )
-        })
+            )),
+            Life::Stays => Some(Status::aborted(
+                "another task needed the board, which is reconfigured as a whole, and this tenant's process did not leave \
+                 it in time: the process was ended; a new session gets a new one",
+            )),
+            Life::Lives | Life::Over | Life::Stuck => None,
+        }
     }
 
     /// Sends a packet to the process.
@@ -241,15 +283,18 @@ impl TenantProcess {
     pub fn grant(&self, grant: &Grant) {
         {
             let mut state = self.state.lock();
-            state.loads += grant.load.len();
-            if let Some(task) = state.tasks.get_mut(&grant.task) {
-                if !grant.load.is_empty() {
-                    task.load = TaskLoad::Granted;
-                }
-                state.granted.insert(grant.task);
+            // A session that has ended has given its grant back.
+            let Some(task) = state.tasks.get_mut(&grant.task) else { return };
+            if !grant.load.is_empty() {
+                task.load = TaskLoad::Granted;
             }
+            state.loads += grant.load.len();
+            state.granted.insert(grant.task);
         }
-        self.tell(&ToTenant::Granted(grant.into()));
+        match &self.board {
+            Some(board) => board.granted(self.member(), grant.clone()),
+            None => self.tell(&ToTenant::Granted(grant.into())),
+        }
     }
 
     /// Passes a client's connection to the side socket on to the process.
@@ -259,9 +304,10 @@ impl TenantProcess {
         }
     }
 
-    /// Cleans up after a session that has ended in any way: its tasks are removed from the dispatcher.
+    /// Cleans up after a session that has ended in any way: drops its tasks that wait. Running tasks
+    /// hold their slots until the process says that they have ended, or [`Self::leave_nothing`].
     pub fn close(&self, session: SessionId, shared: &Shared) {
-        let tasks: Vec<TaskId> = {
+        let waiting: Vec<TaskId> = {
             let mut state = self.state.lock();
             if state.sessions.remove(&session).is_none() {
                 return;
@@ -270,25 +316,24 @@ impl TenantProcess {
                 state.idle_since = Instant::now();
             }
             state.allowed.retain(|(of, _)| *of != session);
-            let of_session: Vec<_> =
-                state.tasks.iter().filter(|(_, of)| of.session == session).map(|(task, _)| *task).collect();
-            for task in &of_session {
-                state.tasks.remove(task);
-                state.granted.remove(task);
-            }
-            of_session
+            let State { tasks, granted, .. } = &mut *state;
+            let waits = |task: &TaskId, of: &mut Task| of.session == session && !granted.contains(task);
+            tasks.extract_if(waits).map(|(task, _)| task).collect()
         };
         let dispatcher = &shared.config.dispatcher;
         shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
-        for task in tasks {
+        // One may have got its slot, and the process has not heard of it.
+        for task in waiting {
             shared.router.deliver(dispatcher.finished(task), NO_SESSION, dispatcher);
         }
     }
 
+    /// Cleans up after the process, which must have ended: only then nothing runs in the slots of its tasks. The
+    /// content of those slots is unknown.
     pub(super) fn leave_nothing(&self, shared: &Shared) {
         let (sessions, held) = {
             let mut state = self.state.lock();
-            if state.life != Life::TooLarge {
+            if !matches!(state.life, Life::TooLarge | Life::Stays) {
                 state.life = Life::Over;
             }
             // Dropped after the lock is released, since dropping notifies waiters.
@@ -298,6 +343,13 @@ impl TenantProcess {
         for session in sessions {
             self.close(session, shared);
         }
+        let ran = std::mem::take(&mut self.state.lock().granted);
+        let dispatcher = &shared.config.dispatcher;
+        for task in ran {
+            dispatcher.load_failed(task);
+            shared.router.deliver(dispatcher.finished(task), NO_SESSION, dispatcher);
+        }
+        self.tasks_ended.notify_waiters();
     }
 
     /// Handles the packets of the process `pid` until it ends, breaks the protocol, or `retires` for its idleness.
@@ -317,18 +369,18 @@ impl TenantProcess {
                 }
                 Ok(Received::Packet(_, _)) if !confined => Err(Violation::First),
                 Ok(Received::Packet(packet, _)) => {
-                    self.handle(packet, shared).and_then(|()| self.builds_make_room(shared))
+                    self.handle(packet, shared).and_then(|()| self.makes_room(shared))
                 }
                 Ok(Received::Nothing) => {
                     if retires() {
                         return Ending::Retired;
                     }
-                    self.builds_make_room(shared)
+                    self.makes_room(shared)
                 }
                 Ok(Received::End) => {
                     return match self.state.lock().life {
                         Life::Lives => Ending::Died,
-                        Life::Over => Ending::Retired,
+                        Life::Over | Life::Stays => Ending::Retired,
                         Life::Stuck => Ending::Stuck,
                         Life::TooLarge => Ending::TooLarge,
                     };
@@ -363,6 +415,22 @@ impl TenantProcess {
             Ending::Broke(why) => tracing::error!(tenant, %why, "A tenant's process broke the rules"),
         }
         shared.config.metrics.tenant_processes_died.inc();
+    }
+}
+
+impl Member for TenantProcess {
+    fn orders(&self, order: Order) {
+        match order {
+            Order::Leave(round) => {
+                self.state.lock().leaves_since = Some(Instant::now());
+                self.tell(&ToTenant::Leave { round });
+            }
+            Order::Return(images) => {
+                self.state.lock().leaves_since = None;
+                self.tell(&ToTenant::Return { images });
+            }
+            Order::Start(grant) => self.tell(&ToTenant::Granted((&grant).into())),
+        }
     }
 }
 

@@ -117,8 +117,8 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     pub(super) metrics_listen: Option<MetricsAddress>,
 
-    /// How long the tasks of a client that has gone may still run. After that --isolate process ends the tenant's
-    /// process. Without it the device is reported unhealthy, and the manager drains and ends with status 1, to be
+    /// How long the tasks of a client that has gone may still run, and how long a tenant's process may take to leave a
+    /// board that is reconfigured as a whole. After that --isolate process ends the tenant's process. Without it the device is reported unhealthy, and the manager drains and ends with status 1, to be
     /// started anew, since no OpenCL runtime can end a kernel.
     #[arg(long, env = "FPGA_ABANDONED_TIMEOUT", default_value = "1m", value_parser = duration::parse)]
     pub(super) abandoned_timeout: Duration,

@@ -4,15 +4,18 @@ use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::isolation::pool::Plan;
 use crate::isolation::process::MemoryLimits;
+use crate::isolation::shared_board::SharedBoard;
 use crate::log::LogArgs;
 use crate::signals::AtEnd;
 use anyhow::Context as _;
 use clap::Args;
+use fpga_core::device::ReconfiguredPart;
 use fpga_net::memory::MemoryLimit;
 use fpga_net::size;
 use fpga_session::isolate::Isolate;
 use fpga_vendor::runtime::Runtime;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 /// Minimum default memory of a tenant's process: a runtime with its compiler and threads needs as much.
 const LEAST_MEMORY_BYTES: u64 = 1 << 30;
@@ -68,6 +71,7 @@ impl IsolationArgs {
             },
             memory_of_all: self.tenant_memory_of_all.unwrap_or_else(all_memory),
             folder: path,
+            board: (common.reconfigured_part == ReconfiguredPart::Board).then(Arc::<SharedBoard>::default),
             common,
         }))
     }

@@ -76,10 +76,6 @@ fn what_can_not_be_is_refused_with_what_to_write_instead() {
         (&["serve", "--listen", "dm0.sock"], "write `unix:/PATH"),
         (&["serve", "--listen", "tcp://127.0.0.1:0"], "--insecure-tcp"),
         (&["serve", "--reconfiguration", "full"], "write --slots 1"),
-        (
-            &["serve", "--reconfiguration", "full", "--slots", "1", "--isolate", "process"],
-            "write `--isolate protocol`",
-        ),
         (&["serve", "--store", "/tmp", "--isolate", "process"], "leave --store out"),
         (&["serve", "--reconfiguration-time", "10"], "`10ms`"),
         (&["serve", "--slots", "0"], "--slots"),

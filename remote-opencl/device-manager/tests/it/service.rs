@@ -27,6 +27,7 @@ mod tenants;
 mod timing;
 mod traces;
 mod unwatched;
+mod whole_board;
 
 use crate::harness::{self, Client, Manager, Ready, after};
 use bytes::Bytes;

@@ -152,7 +152,7 @@ fn what_no_manager_would_start_with_is_refused_at_once() {
         (&["--kind", "x", "--", "--tokens-optional"], "--tokens-optional can't stand after `--`"),
         (&["--kind", "x", "--", "--slots", "0"], "--slots"),
         (&["--kind", "x", "--", "--sluts", "1"], "--slots"),
-        (&["--kind", "x", "--", "--slots", "1", "--reconfiguration=full"], "`--isolate protocol`"),
+        (&["--kind", "x", "--", "--slots", "2", "--reconfiguration=full"], "--slots 1"),
         (&["--kind", "x", "--", "--model", "board.toml"], "`--isolate protocol`"),
         (&["--kind", "a b"], "`pac-a10`"),
         (&["--kind", "x", "--metrics-listen", "9462"], ":9462`"),

@@ -75,7 +75,7 @@ impl Staging {
 #[must_use]
 pub fn staged_bytes(command: &v1::Command, objects: &Objects) -> u64 {
     match &command.operation {
-        Some(Wire::ReadBuffer(read)) if read.into.is_none() => {
+        Some(Wire::ReadBuffer(read)) if read.into.is_none() && !read.memory_at_start => {
             let buffer = objects.buffer(read.buffer);
             buffer.and_then(|buffer| range(&buffer, read.offset, read.size)).map_or(0, |_| read.size)
         }
@@ -227,7 +227,7 @@ fn body(
         Asked::Read(read, into) => {
             let buffer = buffer(read.buffer)?;
             let (offset, size) = range(&buffer, read.offset, read.size)?;
-            if into.is_none() {
+            if into.is_none() && !read.memory_at_start {
                 hold = Some(staging.take(read.size)?);
             }
             Operation::Read { buffer, offset, size, into }

@@ -40,7 +40,7 @@ impl<N: Notify> Executor<N> {
         // Enqueued commands of which the client is told with the next one.
         let mut earlier: Vec<Earlier> = Vec::new();
         let mut commands = commands.into_iter().peekable();
-        while let Some(Command { event, queue, order, wait, body }) = commands.next() {
+        while let Some(Command { event, queue, order, wait, mut body }) = commands.next() {
             let elided = if self.is_measured(&body) || order == QueueOrder::OutOfOrder {
                 Vec::new()
             } else {
@@ -53,7 +53,7 @@ impl<N: Notify> Executor<N> {
             dependencies.begun(&wait);
             let measured_from = self.is_measured(&body).then(clock::now_ns);
             let enqueued =
-                if dependency_failed { Err(DEPENDENCY_FAILED) } else { self.enqueue(&wait, &body) };
+                if dependency_failed { Err(DEPENDENCY_FAILED) } else { self.enqueue(&wait, &mut body) };
             match enqueued {
                 Ok(None) => {
                     dependencies.ended(event, 0);
@@ -178,7 +178,8 @@ impl<N: Notify> Executor<N> {
         }
     }
 
-    fn enqueue(&self, wait: &[EventId], body: &Body) -> Result<Option<Enqueued>, i32> {
+    fn enqueue(&self, wait: &[EventId], body: &mut Body) -> Result<Option<Enqueued>, i32> {
+        body.take_memory().map_err(|error| error.0)?;
         let mut list: Vec<Arc<Event>> = wait
             .iter()
             .filter_map(|event| self.running.get(self.leaders.get(event).unwrap_or(event)))

@@ -165,6 +165,14 @@ impl Hold {
         Self { budget: self.budget.clone(), bytes, pocket: self.pocket }
     }
 
+    /// Holds more bytes of the same session, like [`Budget::try_hold`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn more(&self, bytes: u64) -> Result<Self, MemoryRefusal> {
+        self.budget.try_hold(bytes)
+    }
+
     /// Number of bytes held.
     #[must_use]
     pub fn bytes(&self) -> u64 {

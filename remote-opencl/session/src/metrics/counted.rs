@@ -13,6 +13,8 @@ pub struct Counted {
     pub refused: [u64; 6],
     /// Spans of traces that were dropped.
     pub spans_dropped: u64,
+    /// Contexts that were destroyed for reconfigurations of the whole board.
+    pub contexts_destroyed: u64,
 }
 
 impl Counted {
@@ -31,6 +33,7 @@ impl Counted {
             *now = less(*now, then);
         }
         news.spans_dropped = less(self.spans_dropped, before.spans_dropped);
+        news.contexts_destroyed = less(self.contexts_destroyed, before.contexts_destroyed);
         news
     }
 }

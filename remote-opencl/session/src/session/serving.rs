@@ -51,14 +51,14 @@ impl Session {
             }
             let loading = self.loading.map(|loading| loading.until);
             let board = self.shared.config.board.clone();
-            let open = board.is_open();
-            if open && board.is_whole() {
+            let mut openings = board.openings();
+            if board.is_open() && board.is_whole() {
                 // Tasks that waited for the board may have missed its opening.
                 self.start_granted();
                 self.go_on_decided();
             }
             let listening = self.building == Building::No;
-            if open
+            if board.is_open()
                 && listening
                 && let Some(message) = self.put_off.take()
             {
@@ -71,6 +71,8 @@ impl Session {
                     continue;
                 }
             }
+            // The board may have closed while tasks and messages tried to come in.
+            let open = board.is_open();
             let waits = self.put_off.is_some();
             if !full && !waits {
                 watch = None;
@@ -95,7 +97,7 @@ impl Session {
                     }
                 }
                 () = sleep_until(loading.unwrap_or_else(Instant::now)), if loading.is_some() => self.loaded(),
-                () = board.opened(), if !open => self.board_opened(),
+                () = openings.next() => self.board_opened(),
                 message = client.next(), if listening && !full && !waits && open => match message {
                     Ok(None) => return None,
                     Ok(Some(message)) => {

@@ -143,7 +143,7 @@ impl Session {
 
     fn switched(&mut self, switched: Switched) {
         let Some(since) = self.switching.take() else { return };
-        let Switched { contexts, outlived, restored, lost, failed_loads, loads } = switched;
+        let Switched { restored, lost, failed_loads, loads } = switched;
         if loads + failed_loads > 0
             && let Some(grant) = self.backlog.first()
         {
@@ -157,11 +157,7 @@ impl Session {
             // The task's commands fail by themselves, since their kernels do not exist.
             self.shared.config.dispatcher.load_failed(task);
         }
-        self.shared.config.metrics.contexts_destroyed.inc_by(contexts);
-        if outlived > 0 {
-            tracing::debug!(outlived, "The vendor itself still holds contexts that were released");
-        }
-        tracing::debug!(contexts, restored, lost, took = ?since.elapsed(), "The board was reconfigured as a whole");
+        tracing::debug!(restored, lost, took = ?since.elapsed(), "The board was reconfigured as a whole");
         let loads = self.backlog.first().map_or(0, |grant| grant.load.len());
         let modelled = self.load_wait().saturating_mul(u32::try_from(loads).unwrap_or(u32::MAX));
         self.loading = Some(Loading { since, until: Instant::now() + modelled });

@@ -9,7 +9,7 @@ use fpga_core::node_state::{
 use fpga_core::units::{Millis, WallTime};
 use fpga_node_stream::server::receiver::Taken;
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// Origin of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,7 @@ fn ten_boards(node: &str, intel_percent: u64) -> NodeState {
             reconfiguration: Vec::new(),
         },
         plugin: None,
+        cordons: BTreeMap::new(),
         left_out: LeftOut::default(),
     }
 }

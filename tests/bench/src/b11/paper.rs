@@ -59,12 +59,24 @@ impl UseCase {
     /// A request. It is small, so that this machine has time for all; the modelled board takes what it takes for the
     /// paper's request.
     pub fn case(self) -> Result<Case> {
-        let size = match self {
+        Case::new(self.function(), self.side(), 1)
+    }
+
+    /// Side length of the square picture or matrix of a request.
+    pub fn side(self) -> u16 {
+        match self {
             Self::Sobel => 64,
             Self::Matmul => 16,
             Self::AlexNet => 67,
-        };
-        Case::new(self.function(), size, 1)
+        }
+    }
+
+    /// Size of the paper's request; `None` if the paper does not tell it.
+    pub fn published_size(self) -> Option<&'static str> {
+        match self {
+            Self::Sobel => Some("1920 x 1080"),
+            Self::Matmul | Self::AlexNet => None,
+        }
     }
 
     /// Requests per second for each function (table 6.2); `None` where the paper measured nothing.

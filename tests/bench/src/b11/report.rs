@@ -78,17 +78,23 @@ impl fmt::Display for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let use_case = self.use_case;
         let board_ms = use_case.board_time().as_secs_f64() * 1e3;
-        writeln!(f, "{use_case}: a request takes {board_ms:.2} ms of a board: {}.\n", use_case.source())?;
         writeln!(
             f,
-            "| load | boards | of functions 1 to 5 | sent, rq/s | processed | of what boards admit | mean, ms | p99, ms | \
-             utilisation | paper: processed | mean, ms | utilisation |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+            "{use_case}: a request takes {board_ms:.2} ms of a modelled board: {}.\n",
+            use_case.source()
+        )?;
+        let (side, published) = (use_case.side(), use_case.published_size().unwrap_or("not told"));
+        writeln!(
+            f,
+            "| load | boards | of functions 1 to 5 | size computed | sent, rq/s | processed | of what boards admit | mean, ms | \
+             p99, ms | utilisation | paper: size | processed | mean, ms | utilisation |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
         )?;
         for row in &self.rows {
             let millis = |time: Duration| time.as_secs_f64() * 1e3;
             write!(
                 f,
-                "| {} | {} | {} | {:.0} | {:.2} | {:.1} % | {:.2} | {:.2} | {:.1} % |",
+                "| {} | {} | {} | {side} x {side} | {:.0} | {:.2} | {:.1} % | {:.2} | {:.2} | {:.1} % | {published} |",
                 row.load,
                 row.arm,
                 row.placement(),

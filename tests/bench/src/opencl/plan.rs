@@ -14,6 +14,12 @@ pub enum Path {
     Grpc,
     /// A device manager behind TCP on loopback.
     Tcp,
+    /// As [`Path::Unix`], to a process of the tenant's (`--isolate process`).
+    Process,
+    /// As [`Path::Grpc`], to a process of the tenant's.
+    ProcessGrpc,
+    /// As [`Path::Tcp`], to a process of the tenant's.
+    ProcessTcp,
 }
 
 /// What a goal bounds: one of the figures of a comparison.
@@ -92,6 +98,9 @@ impl Path {
             Self::Unix => "unix",
             Self::Grpc => "grpc",
             Self::Tcp => "tcp",
+            Self::Process => "process",
+            Self::ProcessGrpc => "process grpc",
+            Self::ProcessTcp => "process tcp",
         }
     }
 }

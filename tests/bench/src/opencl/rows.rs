@@ -7,6 +7,8 @@ use anyhow::{Result, bail};
 pub const P99_AT_MOST: f64 = 2.0;
 
 const EVERY_WAY: &[Path] = &[Path::Native, Path::Unix, Path::Grpc, Path::Tcp];
+const EVERY_WAY_AND_PROCESS: &[Path] =
+    &[Path::Native, Path::Unix, Path::Grpc, Path::Tcp, Path::Process, Path::ProcessGrpc, Path::ProcessTcp];
 const NODE_AND_TCP: &[Path] = &[Path::Native, Path::Unix, Path::Tcp];
 const WITH_AND_WITHOUT_RING: &[Path] = &[Path::Native, Path::Unix, Path::Grpc];
 const ON_THE_NODE: &[Path] = &[Path::Native, Path::Unix];
@@ -39,7 +41,7 @@ pub const ROWS: &[Row] = &[
         name: "null",
         group: "launch",
         title: "null kernel + finish",
-        run: Run::on(EVERY_WAY, "null_kernel", &[]),
+        run: Run::on(EVERY_WAY_AND_PROCESS, "null_kernel", &[]),
         figure: P50,
         goals: &[(Path::Unix, Goal::added(30.0)), (Path::Grpc, Goal::added(60.0))],
     },
@@ -47,7 +49,7 @@ pub const ROWS: &[Row] = &[
         name: "pipelined",
         group: "launch",
         title: "pipelined launch, each",
-        run: Run::on(EVERY_WAY, "null_kernel", &["--pipelined", "--iterations", "20000"]),
+        run: Run::on(EVERY_WAY_AND_PROCESS, "null_kernel", &["--pipelined", "--iterations", "20000"]),
         figure: P50,
         goals: &[(Path::Unix, Goal::ratio(1.5))],
     },
@@ -55,7 +57,7 @@ pub const ROWS: &[Row] = &[
         name: "write-kernel-read",
         group: "launch",
         title: "write 4 B, kernel, read 4 B",
-        run: Run::on(EVERY_WAY, "write_kernel_read", &[]),
+        run: Run::on(EVERY_WAY_AND_PROCESS, "write_kernel_read", &[]),
         figure: P50,
         goals: &[(Path::Unix, Goal::added(30.0))],
     },

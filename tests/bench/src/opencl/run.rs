@@ -2,9 +2,12 @@
 
 use super::comparison::{Comparison, Sample};
 use super::plan::{Path, Row, Run};
+use crate::soak::managers::Manager;
 use anyhow::{Context as _, Result, bail, ensure};
+use std::cell::OnceCell;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
 /// Longest time of one run of a program, in seconds.
 const LONGEST_S: u32 = 300;
@@ -25,6 +28,15 @@ pub struct Over<'a> {
     runtime: &'a str,
     /// The environment of native runs.
     native: Vec<(&'static str, PathBuf)>,
+    /// The manager that gives each tenant a process, started when it is first needed.
+    isolating: OnceCell<Isolating>,
+}
+
+/// A manager with `--isolate process`.
+#[derive(Debug)]
+struct Isolating {
+    manager: Manager,
+    folder: TempDir,
 }
 
 impl Programs {
@@ -72,7 +84,7 @@ impl Programs {
     /// # Errors
     /// The runtime is not installed.
     pub fn over<'a>(&'a self, runtime: &'a str) -> Result<Over<'a>> {
-        Ok(Over { programs: self, runtime, native: native_environment(runtime)? })
+        Ok(Over { programs: self, runtime, native: native_environment(runtime)?, isolating: OnceCell::new() })
     }
 }
 
@@ -106,22 +118,47 @@ impl Over<'_> {
         Ok(compared)
     }
 
+    fn isolating(&self) -> Result<&Isolating> {
+        if self.isolating.get().is_none() {
+            let program = &self.programs.device_manager;
+            let folder = tempfile::tempdir()?;
+            let icd = std::path::absolute(program)?.with_file_name("libfpga_opencl_icd.so");
+            std::fs::write(folder.path().join("fpga.icd"), format!("{}\n", icd.display()))?;
+            let args = ["--isolate", "process", "--listen", "tcp://127.0.0.1:0", "--insecure-tcp"];
+            let manager = Manager::start(program, folder.path(), "isolating", self.runtime, "bench", &args)?;
+            // The cell was empty above, and nobody else has it.
+            let _ = self.isolating.set(Isolating { manager, folder });
+        }
+        self.isolating.get().context("no manager")
+    }
+
     /// What a program prints.
     fn output(&self, run: Run, path: Path) -> Result<String> {
         let program = self.programs.folder.join(run.program);
         // The limit of timeout(1) ends the program, or `exec`, which passes the signal on.
         let mut command = Command::new("timeout");
         command.args(["--foreground", "--kill-after=5", &LONGEST_S.to_string()]);
-        if path == Path::Native {
-            command.envs(self.native.iter().map(|(name, value)| (*name, value)));
-        } else {
-            command.arg(&self.programs.device_manager).args(["exec", "--runtime", self.runtime]);
-            match path {
-                Path::Tcp => drop(command.arg("--tcp")),
-                Path::Grpc => drop(command.env("FPGA_COMMAND_RING", "off")),
-                Path::Native | Path::Unix => {}
+        let exec = ["exec", "--runtime", self.runtime];
+        match path {
+            Path::Native => drop(command.envs(self.native.iter().map(|(name, value)| (*name, value)))),
+            Path::Unix => drop(command.arg(&self.programs.device_manager).args(exec).arg("--")),
+            Path::Tcp => drop(command.arg(&self.programs.device_manager).args(exec).args(["--tcp", "--"])),
+            Path::Grpc => {
+                command
+                    .arg(&self.programs.device_manager)
+                    .args(exec)
+                    .arg("--")
+                    .env("FPGA_COMMAND_RING", "off");
             }
-            command.arg("--");
+            Path::Process | Path::ProcessGrpc | Path::ProcessTcp => {
+                let isolating = self.isolating()?;
+                let address = isolating.manager.addresses().get(usize::from(path == Path::ProcessTcp));
+                command.env("FPGA_DEVICE_MANAGERS", address.context("the manager has too few addresses")?);
+                command.env("OCL_ICD_VENDORS", isolating.folder.path());
+                if path == Path::ProcessGrpc {
+                    command.env("FPGA_COMMAND_RING", "off");
+                }
+            }
         }
         let output = command
             .arg(&program)

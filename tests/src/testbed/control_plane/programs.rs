@@ -6,9 +6,10 @@ use super::signing_key::SigningKey;
 use crate::testbed::identity::Credential;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Process, ProcessSpec};
-use crate::testbed::programs::repository;
+use crate::testbed::programs::control_plane;
 use crate::testbed::run_dir::RunDir;
 use anyhow::{Context as _, Result, bail};
+use fpga_test_kit::Authority;
 use std::path::{Path, PathBuf};
 
 const ETCD_PORT: u16 = 2379;
@@ -44,10 +45,26 @@ pub fn api_server_certificate(run_dir: &RunDir) -> PathBuf {
     run_dir.path().join("apiserver-certs/apiserver.crt")
 }
 
+/// Arguments by which the API server shows extensions of its API a certificate, as in every cluster.
+fn front_proxy(run_dir: &RunDir) -> [String; 7] {
+    let name = "front-proxy-client";
+    let authority = Authority::new(run_dir.path(), "front-proxy");
+    let shown = authority.issue_as(name, name);
+    [
+        format!("--requestheader-client-ca-file={}", authority.ca.display()),
+        format!("--requestheader-allowed-names={name}"),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        format!("--proxy-client-cert-file={}", shown.certificate.display()),
+        format!("--proxy-client-key-file={}", shown.key.display()),
+    ]
+}
+
 impl Programs {
     /// Finds the servers that `hack/control-plane.sh servers` built. The demo calls no kubectl, which may be missing.
     pub fn find() -> Result<Self> {
-        let dir = repository().join("build/control-plane/bin");
+        let dir = control_plane();
         for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
             if !dir.join(name).exists() {
                 bail!("{} is missing. Run `make control-plane` (6 minutes, once)", dir.join(name).display());
@@ -109,6 +126,7 @@ impl Programs {
             .arg(format!("--service-account-signing-key-file={}", key.private.display()))
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .arg(format!("--token-auth-file={}", tokens.display()))
+            .args(front_proxy(run_dir))
             .arg("--authorization-mode=Node,RBAC")
             .arg(format!("--service-cluster-ip-range={}", network.service_subnet()));
         let spec = match extent {

@@ -2,7 +2,7 @@
 
 use super::Image;
 use crate::testbed::envoy;
-use crate::testbed::programs::{built, repository};
+use crate::testbed::programs::{built, control_plane, repository};
 use anyhow::{Context as _, Result};
 use fpga_images::{ClientLibraries, Parts, Shipped};
 
@@ -33,24 +33,21 @@ pub fn shipped_image(shipped: Shipped) -> Result<Image> {
         programs: from.clone(),
         client_libraries: from,
         portability,
-        kube_scheduler: repository().join("build/control-plane/bin/kube-scheduler"),
+        kube_scheduler: control_plane().join("kube-scheduler"),
         registry: String::new(),
         tag: env!("CARGO_PKG_VERSION").to_owned(),
         revision: String::new(),
+        created: String::new(),
     };
     shipped.image(&parts).with_context(|| format!("can't make the image {shipped}"))
 }
 
-/// Envoy, which the chart installs with `router.enabled`, under the chart's name.
+/// Envoy, which `RealCluster` installs with `router.enabled`.
 ///
 /// # Errors
 /// Envoy is missing.
 pub fn envoy_image() -> Result<Image> {
     let program = envoy::program()?;
-    let values = std::fs::read_to_string(repository().join("manifests/chart/values.yaml"))
-        .context("can't read the chart's values")?;
-    let mut images = values.lines().filter_map(|line| line.trim().strip_prefix("image: "));
-    let name = images.find(|name| name.contains("/envoy:")).context("the chart names no image of Envoy")?;
     let path = "/usr/local/bin/envoy";
-    Ok(Image::new(name, path).file(path, &program).libraries_of(&program)?)
+    Ok(Image::new("localhost/envoy:test", path).file(path, &program).libraries_of(&program)?)
 }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use fpga_core::bitstream::Digest;
 pub use fpga_core::device::Health;
 use fpga_core::device::{DeviceStatus, LoadedBitstream};
+use fpga_core::node_state::PluginReport;
 use fpga_test_kit::patience;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
@@ -140,6 +141,16 @@ impl Collector {
         let device = serde_json::to_vec(&device)?;
         let answer = self.http.put(&format!("{}/v1/devices/dm0", self.url), device).await?;
         ensure!(answer.status.is_success(), "{} refused its board: {}", self.node, answer.text());
+        Ok(())
+    }
+
+    /// Reports a node plugin with these boards.
+    ///
+    /// # Errors
+    /// The collector refuses it.
+    pub async fn plugin(&self, report: &PluginReport) -> Result<()> {
+        let answer = self.http.put(&format!("{}/v1/plugin", self.url), serde_json::to_vec(report)?).await?;
+        ensure!(answer.status.is_success(), "{} refused a node plugin: {}", self.node, answer.text());
         Ok(())
     }
 

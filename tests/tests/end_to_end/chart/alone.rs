@@ -60,6 +60,7 @@ async fn labels_and_annotations_alone_get_a_board_from_kubernetes_1_36_on_and_th
     the_container_that_a_user_expects_gets_the_board(client).await;
     service_meshes_do_not_get_a_board(&plane).await;
     templates_are_judged_as_their_pods_will_be(&plane).await;
+    a_changed_annotation_of_a_deployment_reaches_its_pods(&plane).await;
     before_kubernetes_1_36_the_line_is_told(&plane).await;
     plane.stop().await;
 }
@@ -196,6 +197,38 @@ async fn templates_are_judged_as_their_pods_will_be(plane: &ControlPlane) {
     }
 }
 
+/// The annotations of a Deployment's pods.
+async fn of_pods(plane: &ControlPlane) -> Value {
+    let text = kubectl(plane, &["get", "deployment", "changed", "-o", "json"]).await.unwrap();
+    let made: Value = serde_json::from_str(&text).unwrap();
+    made["spec"]["template"]["metadata"]["annotations"].clone()
+}
+
+/// BlastFunction reads the annotations of a Deployment also where somebody changes them later (B-7).
+async fn a_changed_annotation_of_a_deployment_reaches_its_pods(plane: &ControlPlane) {
+    let annotated = json!({"blastfunction.io/vendor": "altera", "blastfunction.io/device": "de5a_net_e1"});
+    let own = json!({"annotations": {"blastfunction.io/device": "mine", "other": "x"}});
+    let file = plane.run_dir().path().join("changed.json");
+    let changed = with(deployment(annotated, own, json!({})), "/metadata/name", json!("changed"));
+    std::fs::write(&file, changed.to_string()).unwrap();
+    kubectl(plane, &["create", "-f", file.to_str().unwrap()]).await.unwrap();
+    for (change, vendor) in [
+        (&["blastfunction.io/vendor=xilinx"][..], Some("xilinx")),
+        (&["unrelated=x", "blastfunction.io/device=changed"], Some("xilinx")),
+        (&["blastfunction.io/vendor-", "blastfunction.io/device-"], None),
+        (&["blastfunction.io/vendor=intel"], Some("intel")),
+    ] {
+        kubectl(plane, &[&["annotate", "--overwrite", "deployment", "changed"], change].concat())
+            .await
+            .unwrap();
+        let mut expected = json!({"blastfunction.io/device": "mine", "other": "x"});
+        if let Some(vendor) = vendor {
+            expected["blastfunction.io/vendor"] = json!(vendor);
+        }
+        assert_eq!(of_pods(plane).await, expected, "{change:?}");
+    }
+}
+
 /// With what the chart renders for an older cluster.
 async fn before_kubernetes_1_36_the_line_is_told(plane: &ControlPlane) {
     let chart = [
@@ -264,8 +297,16 @@ async fn before_kubernetes_1_36_the_line_is_told(plane: &ControlPlane) {
     .await;
     let warned = create(plane, &deployment(json!({}), json!({}), board())).await.unwrap();
     assert!(warned.contains("Warning: ") && warned.contains(SCHEDULER), "{warned}");
+    const TO_PODS: &str = "write it into spec.template.metadata.annotations";
     let error = create(plane, &deployment(json!({"blastfunction.io/vendor": "x"}), json!({}), json!({})))
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("write it into spec.template.metadata.annotations"), "{error}");
+    assert!(error.to_string().contains(TO_PODS), "{error}");
+    // The Deployment of the newer policy has the vendor in its template.
+    for change in ["blastfunction.io/vendor=other", "blastfunction.io/platform=p"] {
+        let annotate = ["annotate", "--overwrite", "deployment", "changed", change];
+        let error = kubectl(plane, &annotate).await.unwrap_err();
+        assert!(error.to_string().contains(TO_PODS), "{change}: {error}");
+    }
+    kubectl(plane, &["annotate", "deployment", "changed", "again=x"]).await.unwrap();
 }

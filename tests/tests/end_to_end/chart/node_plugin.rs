@@ -104,7 +104,7 @@ async fn a_node_plugin_writes_the_boards_of_pods_on_its_own_node_and_nothing_els
     forbidden(plugin.patch_status("mine", &PatchParams::default(), &status).await.map(drop));
     nobody_else_says_which_boards_a_pod_has(&plane).await;
     no_template_says_which_boards_its_pods_have(&plane).await;
-    events_have_the_name_of_their_node(plugin.into_client()).await;
+    events_are_on_pods_of_the_plugins_own_node(plugin.into_client()).await;
     plane.stop().await;
 }
 
@@ -198,25 +198,53 @@ async fn no_template_says_which_boards_its_pods_have(plane: &ControlPlane) {
     }
 }
 
-/// On which node the pod of an event runs, a policy can't see.
-async fn events_have_the_name_of_their_node(plugin: Client) {
+/// A change of an event before it is written.
+type Change = fn(&mut Value);
+
+async fn events_are_on_pods_of_the_plugins_own_node(plugin: Client) {
     let events: Api<Event> = Api::namespaced(plugin, "default");
-    let create = async |instance: &str, controller: &str, kind: &str| {
-        let event = json!({
-            "metadata": {"generateName": "refused-", "namespace": "default"}, "eventTime": "2026-01-01T00:00:00.000000Z",
-            "reportingController": controller, "reportingInstance": instance, "action": "Load", "reason": "BitstreamRefused",
-            "type": "Warning", "regarding": {"apiVersion": "v1", "kind": kind, "name": "mine", "namespace": "default"},
+    let create = async |change: Change| {
+        let mut event = json!({
+            "metadata": {
+                "generateName": "refused-", "namespace": "default",
+                "labels": {"app.kubernetes.io/managed-by": "fpga-node-plugin"},
+            },
+            "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "fpga-scheduling.io/node-plugin",
+            "reportingInstance": "n1", "action": "Load", "reason": "BitstreamRefused", "type": "Warning",
+            "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "mine", "namespace": "default"},
         });
+        change(&mut event);
         events.create(&PostParams::default(), &serde_json::from_value(event).unwrap()).await
     };
-    const PLUGIN: &str = "fpga-scheduling.io/node-plugin";
-    create("n1", PLUGIN, "Pod").await.unwrap();
-    for (instance, controller, kind, because) in [
-        ("n2", PLUGIN, "Pod", "the node that it runs on"),
-        ("n1", "kubelet", "Pod", "in its own name"),
-        ("n1", PLUGIN, "Service", "on pods only"),
-    ] {
-        let error = create(instance, controller, kind).await.expect_err(because).to_string();
-        assert!(error.contains(because), "{instance}, {controller}, {kind}: {error}");
+    const OWN_NODE: &str = "on pods of the node that it runs on";
+    let theirs: Change = |event| event["regarding"]["name"] = json!("theirs");
+    let kubelets: Change = |event| event["reportingController"] = json!("kubelet");
+    for (change, because) in [(theirs, OWN_NODE), (kubelets, "in its own name")] {
+        wait::until("the policy of events to hold", async || {
+            Ok(create(change).await.err().filter(|error| error.to_string().contains(because)).map(drop))
+        })
+        .await
+        .unwrap();
+    }
+    create(|_| {}).await.unwrap();
+    create(|event| event["regarding"]["name"] = json!("gone-meanwhile")).await.unwrap();
+    let wrong: [(Change, &str); 6] = [
+        (theirs, OWN_NODE),
+        (|event| event["regarding"]["name"] = json!("nobodys"), OWN_NODE),
+        // Of no pod that is there, or else both policies refuse the event, with either's reason.
+        (
+            |event| {
+                event["reportingInstance"] = json!("n2");
+                event["regarding"]["name"] = json!("gone-meanwhile");
+            },
+            "that of the node that it runs on",
+        ),
+        (kubelets, "in its own name"),
+        (|event| event["regarding"]["kind"] = json!("Service"), "on pods only"),
+        (|event| event["metadata"]["labels"] = json!({}), "has the label"),
+    ];
+    for (change, because) in wrong {
+        let error = create(change).await.expect_err(because).to_string();
+        assert!(error.contains(because), "{because}: {error}");
     }
 }

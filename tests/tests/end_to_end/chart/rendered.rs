@@ -1,6 +1,6 @@
 //! What the chart renders: the committed manifests, values that are refused by their names, and the effect of each value.
 
-use super::{RELEASE, render};
+use super::{RELEASE, helm, render};
 use fpga_tests::testbed::programs::repository;
 use std::collections::BTreeSet;
 
@@ -50,6 +50,7 @@ async fn a_wrong_value_is_refused_by_its_name() {
         ("certificates.renew=true", "'renew' not allowed"),
         ("scheduler.name=default-scheduler", "/scheduler/name"),
         ("images.pullPolicy=always", "/images/pullPolicy"),
+        ("images.digests.fpga-pool=sha256:0", "/images/digests/fpga-pool"),
         ("customResources.libraryNamespace=My_Library", "/customResources/libraryNamespace"),
         (
             "customResources.ownBitstreams.bytesPerNamespace=4Gi",
@@ -87,6 +88,9 @@ async fn a_wrong_value_is_refused_by_its_name() {
     refused(&["scheduler.mode=cluster"], &["set certificates.mode to script"]).await;
     refused(&["scheduler.version="], &["Helm asks no cluster here", "--set scheduler.version=v1.36.3"]).await;
     refused(&["customResources.ownBitstreams.enabled=true"], &["set registry.enabled to true"]).await;
+    let digest =
+        "images.digests.fpga-pol=sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    refused(&[digest], &["images.digests.fpga-pol is of no image of the chart", "fpga-pool"]).await;
 }
 
 /// The settings of one rendering, and the lines that it has because of them.
@@ -142,6 +146,10 @@ const EVERYTHING: Effects = &[
     ("pool.tenants.default.heldSlots=8", "held-slots = 8"),
     ("pool.tenants.namespaces.team-a.waitingBytes=1000000000000", "waiting-bytes = 1000000000000"),
     ("pool.clientNamespaces[0]=team-a", "namespace: team-a"),
+    ("pool.clientNamespaces[0]=team-a", "- --client-namespaces=team-a"),
+    ("readers.access=anyone", "value: anyone"),
+    ("router.externalMetrics.enabled=true", "audience: fpga-endpoint-picker-read"),
+    ("router.externalMetrics.takeOver=true", "name: v1beta1.external.metrics.k8s.io"),
     ("pool.enabled=true", "- alert: FpgaPoolGoalWillBeMissed"),
     ("pool.managerPorts.last=9490", "- --pool-listen=$(POD_IP):9482-9490"),
     ("traces.endpoint=http://otel:4318", "- --otlp-endpoint=http://otel:4318"),
@@ -154,6 +162,15 @@ const EVERYTHING: Effects = &[
 /// Other values of the same settings.
 const OTHERWISE: Effects = &[
     (BOARD, "- --kind=a10"),
+    ("scheduler.image=mine/kube-scheduler@sha256:0", "image: mine/kube-scheduler@sha256:0"),
+    (
+        "images.digests.fpga-pool=sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "image: kube-fpga/fpga-pool@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    ),
+    (
+        "images.digests.mine=sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+        "image: kube-fpga/mine@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+    ),
     ("boardKinds[0].drainSeconds=0", "- --drain-timeout=0s"),
     ("pool.enabled=true,pool.slots=3", "- --pool-slots=3"),
     (
@@ -194,7 +211,7 @@ async fn each_value_has_its_effect_on_what_is_rendered() {
 #[tokio::test]
 async fn two_renderings_without_a_cluster_are_equal_and_have_neither_keys_nor_certificates() {
     let everything = [
-        "router.enabled=true,router.externalMetrics.enabled=true,pool.enabled=true,pool.clientNamespaces={a}",
+        "router.enabled=true,router.externalMetrics.enabled=true,router.externalMetrics.takeOver=true,pool.enabled=true,pool.clientNamespaces={a}",
     ];
     let settings = with(&everything);
     let ((well, text), (_, again)) = tokio::join!(render(&settings), render(&settings));
@@ -215,10 +232,29 @@ async fn two_renderings_without_a_cluster_are_equal_and_have_neither_keys_nor_ce
     }
     let audiences = text.lines().filter_map(|line| line.trim().strip_prefix("audience: "));
     let audiences: BTreeSet<&str> = audiences.collect();
-    assert_eq!(audiences, BTreeSet::from(["fpga-endpoint-picker", "fpga-scheduler-extender"]));
+    let expected = ["fpga-endpoint-picker", "fpga-endpoint-picker-read", "fpga-scheduler-extender"];
+    assert_eq!(audiences, BTreeSet::from(expected));
     // Without a tag our images are those of the chart's version, which is that of the programs.
     let version = env!("CARGO_PKG_VERSION");
     assert!(text.contains(&format!("image: kube-fpga/fpga-pool:{version}\n")), "{text}");
+}
+
+#[tokio::test]
+async fn an_upgrade_brings_new_images_where_digests_are_set_only_by_the_new_file_of_digests() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = |digit: &str| format!("sha256:{}", digit.repeat(64));
+    let [old, new] = ["1", "2"].map(|digit| {
+        let file = folder.path().join(format!("digests-{digit}.yaml"));
+        std::fs::write(&file, format!("images: {{digests: {{fpga-collector: {}}}}}\n", image(digit)))
+            .unwrap();
+        file.to_str().unwrap().to_owned()
+    });
+    let (_, text) = render(&["--values", &old, "--set", "images.tag=9.9.9"]).await;
+    assert!(text.contains(&format!("image: kube-fpga/fpga-collector@{}\n", image("1"))), "{text}");
+    assert!(text.contains("image: kube-fpga/fpga-node-plugin:9.9.9\n"), "{text}");
+    let (_, text) = render(&["--values", &old, "--values", &new]).await;
+    assert!(text.contains(&format!("image: kube-fpga/fpga-collector@{}\n", image("2"))), "{text}");
+    assert!(!text.contains(&image("1")), "{text}");
 }
 
 #[tokio::test]
@@ -236,6 +272,42 @@ async fn each_part_of_the_chart_can_be_left_out() {
     assert!(!text.contains("kind: CustomResourceDefinition"));
     assert!(!text.contains("kind: NetworkPolicy\n") && !text.contains("kind: MutatingAdmissionPolicy\n"));
     assert!(!text.contains(&format!("name: {RELEASE}-pods\n")));
+}
+
+/// Renders the chart as GitOps does, which only says the version of kube-scheduler.
+async fn render_by_git(settings: &[&str]) -> (bool, String) {
+    let chart = ["template", RELEASE, "manifests/chart", "--namespace", "hardware"];
+    helm(None, &[&chart[..], &with(settings)].concat()).await
+}
+
+#[tokio::test]
+async fn without_a_cluster_the_policies_are_those_of_the_version_that_is_written() {
+    for mode in ["own", "cluster"] {
+        for (version, assigns) in [("v1.34.2", false), ("v1.35.9-eks-1", false), ("v1.36.0", true)] {
+            let certificates = if mode == "own" { "generate" } else { "script" };
+            let settings =
+                format!("scheduler.mode={mode},certificates.mode={certificates},scheduler.version={version}");
+            let (well, text) = render_by_git(&[&settings]).await;
+            assert!(well, "{text}");
+            assert_eq!(text.contains("kind: MutatingAdmissionPolicy\n"), assigns, "{mode} {version}");
+            assert_eq!(
+                text.contains(&format!("name: {RELEASE}-deployments\n")),
+                !assigns,
+                "{mode} {version}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_cluster_the_api_of_external_metrics_is_taken_only_where_somebody_says_so() {
+    const ENABLED: [&str; 3] =
+        ["scheduler.version=v1.36.3", "router.enabled=true", "router.externalMetrics.enabled=true"];
+    let (well, text) = render_by_git(&ENABLED).await;
+    assert!(!well && text.contains("router.externalMetrics.takeOver=true"), "{text}");
+    let (well, text) =
+        render_by_git(&[&ENABLED[..], &["router.externalMetrics.takeOver=true"]].concat()).await;
+    assert!(well && text.contains("name: v1beta1.external.metrics.k8s.io\n"), "{text}");
 }
 
 #[tokio::test]

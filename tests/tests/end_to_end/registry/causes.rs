@@ -35,7 +35,11 @@ async fn of_three_functions_on_two_slots_one_is_moved_where_it_starts_warm() {
     asks_too_much.process().kill().await;
     assert_eq!(bed.moved().await.len(), 0, "no move saves as much");
 
+    bed.kubectl(&["cordon", NODES[1]]).await;
     let _registry = bed.registry("registry", "evict", &["--moves-least-gain", "600"]).await;
+    bed.until_looked_again("marker-2").await;
+    assert_eq!(bed.moved().await.len(), 0, "a cordoned node is no place to go");
+    bed.kubectl(&["uncordon", NODES[1]]).await;
     let record = bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
     assert_eq!((&record["cause"], &record["node"]), (&json!("cold_starts"), &json!(NODES[0])));
     let name = record["workload"].as_str().unwrap();
@@ -47,7 +51,7 @@ async fn of_three_functions_on_two_slots_one_is_moved_where_it_starts_warm() {
         assert!(reckoning.contains(words), "{reckoning}");
     }
     assert!(bed.plugin(&["moves"]).contains(reckoning));
-    bed.until_looked_again("marker-2").await;
+    bed.until_looked_again("marker-3").await;
     assert_eq!(bed.moved().await.len(), 1, "what it brings is seen before the next");
     bed.stop().await;
 }
@@ -76,7 +80,7 @@ async fn a_pod_that_its_node_can_not_serve_goes_to_a_node_that_can() {
     std::fs::write(&file, "").unwrap();
     let _registry = bed.registry("registry", "evict", &[]).await;
     let controller = pod.metadata.owner_references.as_ref().unwrap()[0].uid.clone();
-    let plugin = json!({"boards": {"dm0": [0, 16]}, "keptOff": [format!("default/{controller}")]});
+    let plugin = json!({"boards": {"dm0": [0, 16]}, "keptOff": [fpga_core::node_state::controller("default", &controller)]});
     bed.publish_with(&node_of(&pod), Board::There, &plugin, None).await;
     let record = bed.until_recorded("moves.json", "the move to end", outcome_is("ended")).await;
     assert_eq!((&record["podUid"], &record["cause"]), (&json!(pod.uid()), &json!("not_prepared")));

@@ -266,7 +266,12 @@ async fn registries_that_are_killed_at_random_leave_nothing_half_done() {
         let is_right = |object: &DynamicObject| {
             let status = &object.data["status"];
             let seen = &status["conditions"][0]["observedGeneration"];
-            status["validNodes"] == 2 && *seen == json!(object.metadata.generation)
+            let conditions = status["conditions"].as_array().into_iter().flatten();
+            // One that the quota keeps out is valid nowhere.
+            let is_refused =
+                conditions.into_iter().any(|it| it["type"] == "Accepted" && it["status"] == "False");
+            let valid = if is_refused { 0 } else { 2 };
+            status["validNodes"] == valid && *seen == json!(object.metadata.generation)
         };
         all.items.iter().all(is_right).then_some(Some(())).with_context(|| json!(all.items).to_string())
     })

@@ -6,6 +6,7 @@ use super::refusals::autoscaler;
 use anyhow::Context as _;
 use fpga_core::names::NEW_BEFORE_OLD_ANNOTATION;
 use fpga_test_kit::patience;
+use fpga_tests::testbed::manifests;
 use fpga_tests::testbed::restricted::is_ready;
 use fpga_tests::testbed::wait;
 use futures::StreamExt as _;
@@ -21,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+
+/// The annotation by which ReplicaSets choose whom they delete.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Arguments of a registry that may raise numbers of replicas.
 const NEW_FIRST: [&str; 3] = ["--moves-new-before-old", "--moves-recovery", "30s"];
@@ -100,6 +104,27 @@ fn stays(pod: &Pod) -> bool {
 
 pub async fn replicas(bed: &Bed, name: &str) -> i32 {
     bed.deployments().get(name).await.unwrap().spec.unwrap().replicas.unwrap()
+}
+
+async fn deletion_cost(bed: &Bed, pod: &Pod) -> Option<String> {
+    bed.pods().get(&pod.name_any()).await.unwrap().annotations().get(DELETION_COST).cloned()
+}
+
+/// Checks that the registry may write nothing else of a pod whose owner has set a deletion cost.
+async fn is_held_to_its_own_costs(bed: &Bed, pod: &Pod) {
+    let token = manifests::token(bed.client(), "fpga-registry", None).await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(manifests::client(&bed.plane, &token).await.unwrap());
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+    for (patch, because) in [
+        (json!({"annotations": {DELETION_COST: null}}), "no deletion cost but its own"),
+        (json!({"annotations": {DELETION_COST: "-2147483647"}}), "no deletion cost but its own"),
+        (json!({"annotations": {"fpga-scheduling.io/boards": "dm1"}}), "no annotation of a pod but"),
+        (json!({"labels": {"app": "mm"}}), "neither labels nor"),
+    ] {
+        let patched = pods.patch(&pod.name_any(), &dry_run, &Patch::Merge(json!({"metadata": patch}))).await;
+        let refused = patched.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains(because), "{patch}: {refused}");
+    }
 }
 
 /// Waits until all moves are over, and returns them.
@@ -204,11 +229,14 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
     let args = ["--moves-new-before-old", "--moves-recovery", "6s", "--moves-cool-down", "1h"];
     let registry = bed.registry("registry", "evict", &args).await;
     let pod = bed.lose_board_of("sobel").await;
+    bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;
+    // Of two Ready pods a ReplicaSet that sees the count first deletes this one, and not the replacement.
+    assert_eq!(deletion_cost(&bed, &pod).await.as_deref(), Some("-2147483647"));
     let is_given_up = |record: &Value| record["outcome"]["givenUp"].is_string();
     let record = bed.until_recorded("moves.json", "the move to be given up", is_given_up).await;
     let why = record["outcome"]["givenUp"].as_str().unwrap();
     assert!(why.contains("its replacement is not Ready: ") && why.contains("exceeded quota: pods"), "{why}");
-    assert_eq!(replicas(&bed, "sobel").await, 2);
+    assert_eq!((replicas(&bed, "sobel").await, deletion_cost(&bed, &pod).await), (2, None));
     assert_eq!(bed.marks(&node_of(&pod)).await, None, "the node takes the workload again");
     bed.until_told("MoveGivenUp").await;
     assert!(bed.is_there(&pod).await);
@@ -217,8 +245,11 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
 
     // An owner who changes the number while a replacement is awaited has the last word.
     let least = LeastReady::of(&bed, "sobel").await;
+    let own_cost = Patch::Merge(json!({"metadata": {"annotations": {DELETION_COST: "100"}}}));
+    bed.pods().patch(&pod.name_any(), &PatchParams::default(), &own_cost).await.unwrap();
     let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
     bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;
+    assert_eq!(deletion_cost(&bed, &pod).await.as_deref(), Some("100"), "the owner's cost stays");
     let four = Patch::Merge(json!({"spec": {"replicas": 4}}));
     bed.deployments().patch("sobel", &PatchParams::default(), &four).await.unwrap();
     let is_theirs =
@@ -226,6 +257,8 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
     bed.until_recorded("moves.json", "the move to be given up", is_theirs).await;
     assert_eq!((replicas(&bed, "sobel").await, least.end()), (4, 2));
     assert!(bed.is_there(&pod).await);
+    assert_eq!(deletion_cost(&bed, &pod).await.as_deref(), Some("100"));
+    is_held_to_its_own_costs(&bed, &pod).await;
     bed.stop().await;
 }
 

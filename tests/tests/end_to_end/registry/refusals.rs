@@ -1,7 +1,7 @@
 //! Moves that something stands against: an autoscaler that owns the count, a quota, and a budget that only the eviction
 //! itself can tell of.
 
-use super::bed::{Bed, Board, NODES, node_of, outcome_is};
+use super::bed::{Bed, Board, NODES, node_of, other, outcome_is};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
@@ -65,7 +65,8 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
     let _registry = bed.registry("registry", "evict", &["--moved-off-time", "2s"]).await;
 
     // A replacement that has no node keeps the move open, and the autoscaler wants two pods fewer meanwhile.
-    bed.kubectl(&["cordon", NODES[0], NODES[1]]).await;
+    let goes = bed.ready("sobel").await.unwrap().remove(0);
+    bed.publish(other(&node_of(&goes)), Board::Lost).await;
     let first = bed.lose_board_of("sobel").await;
     bed.until_recorded("moves.json", "the pod to be evicted", outcome_is("evicted")).await;
     autoscale(&autoscalers, "sobel", 2).await;
@@ -76,10 +77,8 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
     assert_eq!(bed.moved().await.len(), 1, "what the autoscaler takes away is not moved");
 
     // The other way round: two more while the next move is open.
-    bed.publish(&node_of(&first), Board::There).await;
     let second = &left[0];
     bed.give_board(second).await;
-    bed.publish(&node_of(second), Board::Lost).await;
     let is_second = |record: &serde_json::Value| {
         record["podUid"] == json!(second.uid()) && record["outcome"] == "evicted"
     };
@@ -93,7 +92,9 @@ async fn an_autoscaler_that_scales_in_and_out_during_moves_gets_its_count_and_no
     .unwrap();
     let open = bed.moved().await;
     assert!(open.iter().any(|record| record["outcome"] == "evicted"), "three replicas are missing: {open:?}");
-    bed.kubectl(&["uncordon", NODES[0], NODES[1]]).await;
+    for node in NODES {
+        bed.publish(node, Board::There).await;
+    }
     bed.until_ready("sobel", 4).await;
     wait::until("both moves to end", async || {
         let moves = bed.moved().await;

@@ -1,7 +1,7 @@
 //! Moves for fewer cold starts, by what real boards' managers and collectors have measured.
 
 use super::bed::{Bed, address_of, hold, node_of};
-use crate::registry::until_ready;
+use crate::registry::{until_on, until_ready};
 use anyhow::ensure;
 use fpga_test_kit::patience;
 use fpga_tests::testbed::http_client::HttpClient;
@@ -68,12 +68,12 @@ async fn of_two_functions_that_take_a_board_from_each_other_one_is_moved_and_no_
         bed.open_only(Some("n1")).await;
         let deployment = bed.holder(name, name).deployment(1).unwrap();
         deployments.create(&PostParams::default(), &deployment).await.unwrap();
-        on_first.push(address_of(&until_ready(&pods, name, 1).await[0]));
+        on_first.push(address_of(&until_on(&pods, name, &["n1"]).await[0]));
         hold(&http, &on_first[0]).await.unwrap();
         bed.open_only(Some("n2")).await;
         let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
         deployments.patch(name, &PatchParams::default(), &two).await.unwrap();
-        until_ready(&pods, name, 2).await;
+        until_on(&pods, name, &["n1", "n2"]).await;
     }
     bed.open_only(None).await;
     let before = bed.board("n1").await.loads();

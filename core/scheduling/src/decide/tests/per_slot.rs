@@ -2,6 +2,7 @@
 //! kind. For nodes with one board of equal size the order is the paper's.
 
 use super::*;
+use crate::expected_load::Expected;
 use crate::fixtures::{mk_device, mk_state};
 use crate::node_state::{DeviceState, NodeState};
 
@@ -32,8 +33,8 @@ fn node(boards: &[(&str, u64)]) -> NodeFacts {
 
 fn by(ranking: Ranking, vendor: Option<&str>, nodes: &[&NodeFacts], rules: &DecisionRules) -> Vec<NodeScore> {
     let asked = Requirement { vendor: vendor.map(str::to_owned), ..Requirement::default() };
-    let candidates: Vec<_> = nodes.iter().map(|node| Some(*node)).collect();
-    prioritize_ranking(ranking, &asked, &candidates, &[], rules, MonotonicTime::START).nodes
+    let candidates: Vec<_> = nodes.iter().map(|node| Some(node.known())).collect();
+    prioritize_ranking(ranking, &asked, &candidates, &[], rules, MonotonicTime::START).nodes()
 }
 
 fn scores_of(vendor: Option<&str>, nodes: &[&NodeFacts], weights: &str) -> Vec<u32> {
@@ -118,7 +119,7 @@ proptest! {
     ) {
         let nodes: Vec<NodeFacts> =
             used.iter().map(|(usage, reconfiguration)| mk_node(mk_busy(*usage, *reconfiguration))).collect();
-        let candidates: Vec<_> = nodes.iter().map(Some).collect();
+        let candidates: Vec<_> = nodes.iter().map(|node| Some(node.known())).collect();
         let weights = Weights::new(weights.0.into(), weights.1.into(), weights.2.into()).unwrap();
         let rules = DecisionRules { weights, ..DecisionRules::default() };
         let expected: Vec<Expected> = expected
@@ -128,7 +129,7 @@ proptest! {
             .collect();
         let by = |ranking| {
             let asked = Requirement::default();
-            prioritize_ranking(ranking, &asked, &candidates, &expected, &rules, MonotonicTime::START).nodes
+            prioritize_ranking(ranking, &asked, &candidates, &expected, &rules, MonotonicTime::START).nodes()
         };
         let scores = |nodes: Vec<NodeScore>| nodes.iter().map(|node| node.score).collect::<Vec<_>>();
         prop_assert_eq!(scores(by(Ranking::PerSlot)), scores(by(Ranking::WholeNode)));

@@ -16,7 +16,7 @@ fn burst(nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
 /// Like [`burst`], with expectations learnt before.
 fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
     let names: Vec<String> = (0..nodes.len()).map(|i| format!("n{i}")).collect();
-    let candidates: Vec<Candidate<'_>> = nodes.iter().map(Some).collect();
+    let candidates: Vec<Candidate<'_>> = nodes.iter().map(|node| Some(node.known())).collect();
     let bitstreams = vec!["sobel".parse().unwrap()];
     let asked = Requirement { bitstreams, ..Requirement::default() };
     let rules = DecisionRules { weights: weights.parse().unwrap(), ..DecisionRules::default() };
@@ -28,7 +28,7 @@ fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expec
             _ => Expected::default(),
         };
         let expected: Vec<Expected> = names.iter().zip(nodes).map(on).collect();
-        let scored = prioritize_expecting(&asked, &candidates, &expected, &rules, now).nodes;
+        let scored = prioritize_expecting(&asked, &candidates, &expected, &rules, now).nodes();
         let best = scored.iter().map(|node| node.score).max().unwrap();
         let best: Vec<usize> = (0..scored.len()).filter(|index| scored[*index].score == best).collect();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

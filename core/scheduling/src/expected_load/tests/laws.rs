@@ -87,8 +87,8 @@ proptest! {
             }
             let received = received(state.clone(), at);
             let before = all.on("n", &received, &AskedKind::ANY, MonotonicTime(now));
-            if let Some(node) = all.nodes.get_mut("n") {
-                node.forget_forecast();
+            if let Some((index, _)) = all.nodes.get("n") {
+                all.forecasts.forget(index);
             }
             let anew = all.on("n", &received, &AskedKind::ANY, MonotonicTime(now));
             prop_assert!(before.usage.0.abs_diff(anew.usage.0) <= 1, "{before:?} is {anew:?}");

@@ -11,12 +11,14 @@
 use super::{EncodeError, Unreadable, json, malformed};
 use crate::device::{Health, ReconfiguredPart};
 use crate::node_state::{
-    Buckets, DeviceState, DigestPrefix, IN_SLOT_LEFT_OUT, LeftOut, NodeState, PluginState, RecentBitstream,
+    Buckets, CordonedBoard, DeviceState, DigestPrefix, IN_SLOT_LEFT_OUT, LeftOut, NodeState, PluginState,
+    RecentBitstream,
 };
 use crate::units::{Millis, WallTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::collections::BTreeMap;
 
 pub(super) const VERSION: u32 = 2;
 
@@ -49,6 +51,8 @@ struct Text {
     buckets: Buckets,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plugin: Option<PluginState>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    cordons: BTreeMap<String, CordonedBoard>,
     #[serde(default, skip_serializing_if = "LeftOut::is_nothing")]
     left_out: LeftOut,
 }
@@ -103,6 +107,7 @@ pub(super) fn write(state: &NodeState) -> Result<String, EncodeError> {
         bitstreams: state.bitstreams.iter().map(bitstream).collect(),
         buckets: state.buckets.clone(),
         plugin: state.plugin.clone(),
+        cordons: state.cordons.clone(),
         left_out: state.left_out,
     };
     serde_json::to_string(&text).map_err(json)
@@ -157,6 +162,7 @@ pub(super) fn read(text: &str) -> Result<NodeState, Unreadable> {
         bitstreams: text.bitstreams.into_iter().map(bitstream).collect(),
         buckets: text.buckets,
         plugin: text.plugin,
+        cordons: text.cordons,
         left_out: text.left_out,
     })
 }

@@ -28,6 +28,10 @@ pub fn validate(state: &NodeState) -> Result<(), Unreadable> {
             InvalidReport::TextTooLong(what) => Unreadable::TextTooLong(what),
         })?;
     }
+    many(state.cordons.len(), MAX_DEVICES, "cordons")?;
+    if state.cordons.keys().any(|board| board.len() > MAX_TEXT_BYTES) {
+        return Err(Unreadable::TextTooLong("cordons"));
+    }
     for bitstream in &state.bitstreams {
         let name = bitstream.name.as_deref().map(str::parse);
         match (name, bitstream.digest) {

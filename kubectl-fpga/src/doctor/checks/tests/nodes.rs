@@ -30,6 +30,13 @@ fn nodes_that_can_not_be_judged_are_found() {
         node.state = State::Known(Box::new(state));
     };
     only(&with_node(sick), Severity::Problem, check, "doesn't answer: n1");
+    let cordoned = |node: &mut Node| {
+        let mut state = mk_state();
+        let cordons = format!(r#"{{"{}":{{"sinceMs":5}}}}"#, state.devices[0].id);
+        state.cordon(&fpga_core::cordon::CordonedBoards::parse(&cordons).unwrap());
+        node.state = State::Known(Box::new(state));
+    };
+    only(&with_node(cordoned), Severity::Note, check, "out of rotation: n1");
     let stale = |_: usize, replica: &mut Replica| {
         if let Looked::Found(nodes) = &mut replica.nodes {
             nodes[0].freshness = "stale".into();

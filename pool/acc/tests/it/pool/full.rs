@@ -8,20 +8,16 @@ use fpga_acc::{Request, wait};
 use fpga_test_kit::until;
 use ring::digest::{SHA256, digest};
 
-const FULL: [&str; 6] = [
-    "--reconfiguration",
-    "full",
-    "--reconfiguration-time",
-    "20ms",
-    // The manager can't destroy the contexts of tenant processes.
-    "--isolate",
-    "protocol",
-];
-
 #[test]
 fn two_accelerators_take_turns_on_a_board_that_is_reconfigured_as_a_whole() {
+    for isolate in ["protocol", "process"] {
+        take_turns(&["--reconfiguration", "full", "--reconfiguration-time", "20ms", "--isolate", isolate]);
+    }
+}
+
+fn take_turns(args: &[&str]) {
     let mut bed = RealBed::new(&[], &[]);
-    bed.add_manager_with(1, &FULL);
+    bed.add_manager_with(1, args);
     let pool = super::pool(&bed);
     for length in [5_000_001, 64, 4_000_000] {
         let input = bytes(length);

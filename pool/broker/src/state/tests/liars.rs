@@ -12,12 +12,34 @@ fn a_node_that_lends_many_kinds_of_slots_leaves_kinds_to_others() {
         let board = Board { name: "b".into(), kind: "a10".into(), shell: None, node: "liar".into() };
         let lent = LentBoard { board, slots: (0..64).map(slot).collect() };
         bench.register_board(manager, lent, vec![SlotStatus::Free; 64]);
+        assert_eq!(bench.state.policy.class_views().len(), 8, "of 64");
         bench.input(Input::ManagerClosed(ConnectionId(manager)));
         bench.pass(Millis::from_secs(1));
     }
-    assert_eq!(bench.state.policy.class_views().len(), 8, "of 640");
+    assert_eq!(bench.state.policy.class_views().len(), 0, "no board has one any more");
     bench.register(6, vec![SlotStatus::Free]);
     assert_eq!(prepares(&bench.run(1)).iter().map(|(manager, _)| *manager).collect::<Vec<_>>(), [6]);
+}
+
+#[test]
+fn kinds_of_slots_are_forgotten_with_the_last_board_that_has_them() {
+    let mut bench = Bench::new("");
+    let register = |bench: &mut Bench, shell: u32| {
+        let shell = Some(format!("{shell}").into());
+        let board = Board { name: "b".into(), kind: "a10".into(), shell, node: "n1".into() };
+        let lent = LentBoard { board, slots: vec![LentSlot::default()] };
+        bench.register_board(1, lent, vec![SlotStatus::Free]);
+    };
+    for shell in 0..70 {
+        register(&mut bench, shell);
+        assert_eq!(bench.state.policy.class_views().len(), 1);
+        bench.input(Input::ManagerClosed(ConnectionId(1)));
+        // The broker waits for managers that come back.
+        bench.pass(Millis::from_secs(60));
+    }
+    register(&mut bench, 70);
+    assert_eq!(prepares(&bench.run(1)).len(), 1, "the last board gets a job");
+    bench.state.policy.check();
 }
 
 #[test]

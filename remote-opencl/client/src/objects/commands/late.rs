@@ -42,6 +42,27 @@ pub(super) struct Late {
     givers: Vec<u64>,
 }
 
+/// A command that takes its bytes late, and is not enqueued yet; its marker is.
+#[derive(Debug)]
+pub(super) struct Gated {
+    event: Arc<Event>,
+    operation: Operation,
+    /// Id of its gate.
+    gate: u64,
+}
+
+impl Late {
+    /// A command that takes its bytes when these events have completed, and the commands `givers` have given theirs.
+    pub(super) fn after(wait: Vec<u64>, givers: Vec<u64>) -> Self {
+        Self { wait, givers }
+    }
+
+    /// The commands before it that give bytes to the same memory.
+    pub(super) fn into_givers(self) -> Vec<u64> {
+        self.givers
+    }
+}
+
 impl Queue {
     /// Whether a command that is enqueued now must take its bytes from these addresses late; `None` if it need not.
     pub(super) fn is_late(&self, wait: &[u64], addresses: &Range<usize>, takes: Takes) -> Option<Late> {
@@ -64,27 +85,46 @@ impl Queue {
         Some(Late { wait, givers })
     }
 
-    /// Enqueues a command that takes its bytes late. `operation` makes the command for its event's id, notes in the uses
-    /// what it needs, and returns the bytes to take.
+    /// Enqueues a command that takes its bytes late, as [`Self::prepare_late`] says.
     pub(super) fn enqueue_late(
         self: &Arc<Self>,
         command_type: u32,
         late: Late,
-        mut uses: Uses,
-        mut wait: Vec<u64>,
+        uses: Uses,
+        wait: Vec<u64>,
         operation: impl FnOnce(u64, &mut Uses) -> (Operation, Option<HostBytes>),
     ) -> Result<Arc<Event>> {
+        let gated = self.prepare_late(command_type, late, uses, operation)?;
+        self.enqueue_gated(gated, wait)
+    }
+
+    /// Enqueues the marker of a command that takes its bytes late. `operation` makes the command for its event's id, notes
+    /// in the uses what it needs, and returns the bytes to take.
+    pub(super) fn prepare_late(
+        self: &Arc<Self>,
+        command_type: u32,
+        late: Late,
+        mut uses: Uses,
+        operation: impl FnOnce(u64, &mut Uses) -> (Operation, Option<HostBytes>),
+    ) -> Result<Gated> {
         let session = self.session();
         let gate = Gate::new(self.context())?;
         let (marker, id) = (session.new_id(), session.new_id());
         let (operation, bytes) = operation(id, &mut uses);
         uses.gate = Some(Arc::clone(&gate));
-        wait.push(gate.id());
         let event = Event::of_command(self, id, command_type, uses);
         let command: Arc<dyn TakesLate> = Arc::<Event>::clone(&event);
+        let gated = Gated { event, operation, gate: gate.id() };
         let late_bytes = LateBytes::new(command, gate, bytes, late.givers);
         let uses = Uses { late: Some(late_bytes), ..Uses::default() };
         self.append(marker, cl::COMMAND_MARKER, Operation::Marker(v1::Marker {}), uses, late.wait)?;
+        Ok(gated)
+    }
+
+    /// Enqueues a command whose marker is enqueued.
+    pub(super) fn enqueue_gated(self: &Arc<Self>, gated: Gated, mut wait: Vec<u64>) -> Result<Arc<Event>> {
+        let Gated { event, operation, gate } = gated;
+        wait.push(gate);
         let sent = self.append_event(&event, operation, wait)?;
         self.after(sent);
         Ok(event)

@@ -16,9 +16,7 @@ use fpga_protocol::v1::{self, command::Operation, data::Form};
 use std::sync::Arc;
 
 impl Queue {
-    /// Enqueues a command that carries bytes of host memory. They are taken now, unless that makes a difference (see
-    /// [`super::late`]). `uses` are the command's other uses; `operation` makes the command from the form in
-    /// which the data travels.
+    /// Enqueues a command that carries bytes of host memory, through shared memory if there is some.
     pub(super) fn send(
         self: &Arc<Self>,
         command_type: u32,
@@ -28,6 +26,20 @@ impl Queue {
         operation: impl FnOnce(v1::Data) -> Operation,
     ) -> Result<Arc<Event>> {
         let bytes = bytes.into();
+        let uses = Uses { range: self.shared_memory_for(bytes.len(), bytes.is_awaited()), ..uses };
+        self.send_through(command_type, bytes, uses, wait, operation)
+    }
+
+    /// Enqueues a command that carries bytes of host memory, through the range among its uses. They are taken now, unless
+    /// that makes a difference (see [`super::late`]). `operation` makes the command from the form in which the data travels.
+    pub(super) fn send_through(
+        self: &Arc<Self>,
+        command_type: u32,
+        bytes: HostBytes,
+        uses: Uses,
+        wait: Vec<u64>,
+        operation: impl FnOnce(v1::Data) -> Operation,
+    ) -> Result<Arc<Event>> {
         let late = bytes.addresses().and_then(|addresses| self.is_late(&wait, &addresses, Takes::Bytes));
         let Some(late) = late else {
             note_equal(command_type, uses.buffers.iter().map(|buffer| &buffer.0), bytes.addresses());
@@ -38,18 +50,12 @@ impl Queue {
             return Ok(event);
         };
         self.enqueue_late(command_type, late, uses, wait, |id, uses| {
-            let range = self.shared_memory_for(bytes.len(), bytes.is_awaited());
-            let form = match &range {
-                Some(range) => Form::Segment(range.message()),
-                None => Form::Later(v1::Transfer { id, length: bytes.len() as u64 }),
-            };
-            uses.range = range;
-            (operation(v1::Data { form: Some(form) }), Some(bytes))
+            (operation(late_data(id, &bytes, uses)), Some(bytes))
         })
     }
 
     /// Shared memory for bytes that don't fit into a message.
-    fn shared_memory_for(&self, len: usize, awaited: Awaited) -> Option<SharedRange> {
+    pub(super) fn shared_memory_for(&self, len: usize, awaited: Awaited) -> Option<SharedRange> {
         (len > MAX_INLINE_BYTES).then(|| self.session().shared_memory(len, awaited)).flatten()
     }
 
@@ -64,8 +70,8 @@ impl Queue {
         operation: impl FnOnce(Option<v1::SegmentRange>) -> Operation,
     ) -> Result<Arc<Event>> {
         let range = self.shared_memory_for(target.len(), target.is_awaited());
-        let operation = operation(range.as_ref().map(SharedRange::message));
-        self.submit(command_type, operation, Uses { target: Some(target), range, ..uses }, wait)
+        let uses = Uses { target: Some(target), range, ..uses };
+        self.submit(command_type, operation(uses.range_message()), uses, wait)
     }
 
     /// Calls [`Self::fetch`] for a target with gaps.
@@ -91,13 +97,11 @@ impl Queue {
     fn carry(&self, id: u64, data: HostSource, mut uses: Uses) -> Result<(v1::Data, Uses)> {
         let form = if data.len() <= MAX_INLINE_BYTES {
             Form::Inline(data.capture())
-        } else if let Some(range) = self.session().shared_memory(data.len(), data.is_awaited()) {
+        } else if let Some(range) = &uses.range {
             if !range.write_at(0, &data) {
                 return Err(ClError::OUT_OF_RESOURCES);
             }
-            let form = Form::Segment(range.message());
-            uses.range = Some(range);
-            form
+            Form::Segment(range.message())
         } else {
             let upload = Upload::new(id, data);
             let form = Form::Transfer(v1::Transfer { id, length: upload.length });
@@ -106,4 +110,13 @@ impl Queue {
         };
         Ok((v1::Data { form: Some(form) }, uses))
     }
+}
+
+/// The form in which the data of a command with this event id travels if the command takes its bytes late.
+pub(super) fn late_data(id: u64, bytes: &HostBytes, uses: &Uses) -> v1::Data {
+    let form = match &uses.range {
+        Some(range) => Form::Segment(range.message()),
+        None => Form::Later(v1::Transfer { id, length: bytes.len() as u64 }),
+    };
+    v1::Data { form: Some(form) }
 }

@@ -1,5 +1,6 @@
 //! Writes and reads of buffers: at once if the buffer lies in shared memory and is idle, else by a command.
 
+use super::parts::{Host, Parts, is_long};
 use crate::base::clock::now_ns;
 use crate::error::Result;
 use crate::memory::host_memory::{Awaited, HostSource, HostTarget};
@@ -25,8 +26,13 @@ impl Queue {
             note_equal(command_type, [buffer], data.addresses());
             return Ok(event);
         }
-        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
-        self.send(command_type, data, uses, wait, |data| {
+        let range = self.shared_memory_for(data.len(), data.is_awaited());
+        if range.is_none() && is_long(data.len()) {
+            let host = Host::Source(data);
+            return self.in_parts(&Parts { command_type, buffer, offset, host, wait });
+        }
+        let uses = Uses { range, buffers: vec![InUse::new(buffer)], ..Uses::default() };
+        self.send_through(command_type, data.into(), uses, wait, |data| {
             command::Operation::WriteBuffer(v1::WriteBuffer {
                 buffer: buffer.id(),
                 offset: offset as u64,
@@ -60,16 +66,21 @@ impl Queue {
             self.after(sent);
             return Ok(event);
         }
-        let size = target.len() as u64;
-        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
-        self.fetch(command_type, target, uses, wait, |into| {
-            command::Operation::ReadBuffer(v1::ReadBuffer {
-                buffer: buffer.id(),
-                offset: offset as u64,
-                size,
-                into,
-            })
-        })
+        let range = self.shared_memory_for(target.len(), target.is_awaited());
+        if range.is_none() && is_long(target.len()) {
+            let host = Host::Target(target);
+            return self.in_parts(&Parts { command_type, buffer, offset, host, wait });
+        }
+        let (size, buffers) = (target.len() as u64, vec![InUse::new(buffer)]);
+        let uses = Uses { target: Some(target), range, buffers, ..Uses::default() };
+        let operation = command::Operation::ReadBuffer(v1::ReadBuffer {
+            buffer: buffer.id(),
+            offset: offset as u64,
+            size,
+            into: uses.range_message(),
+            memory_at_start: false,
+        });
+        self.submit(command_type, operation, uses, wait)
     }
 
     /// Executes a command on a buffer in shared memory at once, and returns its event. Returns `None` if an earlier

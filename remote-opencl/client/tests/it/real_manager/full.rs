@@ -74,13 +74,19 @@ fn bytes_of(number: u32) -> Vec<u8> {
 
 #[test]
 fn programs_of_all_ways_take_turns_on_a_board_that_is_reconfigured_as_a_whole() {
+    for isolate in ["protocol", "process"] {
+        take_turns(isolate);
+    }
+}
+
+fn take_turns(isolate: &str) {
     let manager = start(&[
         "--reconfiguration",
         "full",
         "--slots",
         "1",
         "--isolate",
-        "protocol",
+        isolate,
         "--listen",
         "tcp://127.0.0.1:0",
         "--insecure-tcp",

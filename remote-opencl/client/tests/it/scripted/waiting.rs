@@ -51,6 +51,8 @@ fn two_sessions_are_driven_by_one_thread() {
         b.manager.let_go();
         waits.join().unwrap().unwrap();
     });
+    // A thread names itself when it first runs.
+    until("the driver's name", || threads("fpga-driver") > 0);
     assert_eq!(threads("fpga-driver"), 1);
 }
 

@@ -5,6 +5,7 @@ use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
 use crate::isolation::packets::{FromTenant, ToTenant, kind};
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
 use fpga_board::slots::{Demand, SessionId, SlotIndex};
+use fpga_board::whole_board::Word;
 use fpga_core::bitstream::Digest;
 use fpga_core::gate::Origin;
 use fpga_session::builds::BuildPermit;
@@ -52,6 +53,10 @@ pub(in crate::isolation) enum Violation {
     Builds,
     #[error("it has built a program for too long, and others wait")]
     Build,
+    #[error("it speaks of a board that is reconfigured as a whole, and this one is not")]
+    Board,
+    #[error("it has not left the board in time, which is to be reconfigured as a whole")]
+    Stays,
     #[error("a task was refused: {0}")]
     Refused(#[from] fpga_board::dispatch::TaskRefusal),
     #[error("it does not listen, or says what is no packet: {0}")]
@@ -121,8 +126,12 @@ impl TenantProcess {
                     if ran {
                         self.tell_health(shared, &known, launches);
                     }
+                    if self.board.as_ref().is_some_and(|board| board.ended(TaskId(task))) {
+                        dispatcher.load_failed(TaskId(task));
+                    }
                     let grants = dispatcher.finished(TaskId(task));
                     shared.router.deliver(grants, NO_SESSION, dispatcher);
+                    self.tasks_ended.notify_waiters();
                 }
             }
             FromTenant::LoadFailed { task } => {
@@ -136,6 +145,12 @@ impl TenantProcess {
                 if self.state.lock().sessions.contains_key(&session) {
                     shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
                 }
+            }
+            FromTenant::Board(word) => {
+                if let Word::IsOff(_) = word {
+                    self.state.lock().leaves_since = None;
+                }
+                self.board.as_ref().ok_or(Violation::Board)?.said(self.member(), word);
             }
             FromTenant::Reconfigured { slot, bitstream, took_us } => {
                 self.reconfigured(shared, slot, bitstream, took_us);
@@ -211,9 +226,16 @@ impl TenantProcess {
     }
 
     /// Ends a process whose build has run for longer than [`BUILD_TIMEOUT`] if other tenants wait for its
-    /// place: a compiler can be made to run for ever.
-    pub(super) fn builds_make_room(&self, shared: &Shared) -> Result<(), Violation> {
-        let overstays = self.state.lock().a_build_overstays(Instant::now());
+    /// place, since a compiler can be made to run for ever; and one that does not leave the board in time.
+    pub(super) fn makes_room(&self, shared: &Shared) -> Result<(), Violation> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        if state.stays(now, shared.config.abandoned_grace) {
+            state.life = Life::Stays;
+            return Err(Violation::Stays);
+        }
+        let overstays = state.a_build_overstays(now);
+        drop(state);
         if overstays && shared.config.builds.are_wanted_by_others(&self.tenant) {
             return Err(Violation::Build);
         }
@@ -330,6 +352,12 @@ impl State {
             return Err(Violation::Held);
         }
         Ok(())
+    }
+
+    /// Whether the process was to leave the board and has not. A build can't be stopped, so it has more time.
+    fn stays(&self, now: Instant, limit: Duration) -> bool {
+        let limit = if self.builds > 0 { BUILD_TIMEOUT } else { limit };
+        self.leaves_since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
     }
 
     fn a_build_overstays(&self, now: Instant) -> bool {

@@ -28,6 +28,15 @@ impl Board {
         self.start(&["--isolate", "process", "--confine-builds", "off"], args)
     }
 
+    /// As [`Self::manager_of_processes`], for a board that is reconfigured as a whole: all processes share the loaded image,
+    /// and none is loaded while another process has a context.
+    pub fn manager_of_sharing_processes(&self, args: &[&str]) -> Manager {
+        self.controls.share(true);
+        self.manager_of_processes(
+            &[&["--reconfiguration", "full", "--reconfiguration-time", "0ms"], args].concat(),
+        )
+    }
+
     fn start(&self, isolation: &[&str], args: &[&str]) -> Manager {
         let file = self.file.to_str().unwrap();
         let args = [&["--slots", "1"], isolation, args].concat();

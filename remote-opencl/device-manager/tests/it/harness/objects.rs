@@ -170,7 +170,16 @@ impl Client {
     }
 
     pub fn read(&mut self, queue: u64, buffer: u64, size: u64) -> v1::Command {
-        self.command(queue, Operation::ReadBuffer(v1::ReadBuffer { buffer, offset: 0, size, into: None }))
+        self.command(
+            queue,
+            Operation::ReadBuffer(v1::ReadBuffer {
+                buffer,
+                offset: 0,
+                size,
+                into: None,
+                memory_at_start: false,
+            }),
+        )
     }
 
     pub fn launch(&mut self, queue: u64, kernel: u64, args: Vec<Value>, global: u64) -> v1::Command {

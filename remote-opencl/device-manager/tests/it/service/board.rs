@@ -30,7 +30,7 @@ pub async fn images(factors: &[i32]) -> Vec<Vec<u8>> {
     binaries
 }
 
-fn reconfigurations(manager: &Manager) -> u64 {
+pub fn reconfigurations(manager: &Manager) -> u64 {
     let text = manager.metrics_text();
     let line = text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_reconfigurations_total "));
     line.unwrap().parse().unwrap()
@@ -74,6 +74,11 @@ impl Scaler {
         let events = [launch.event, read.event];
         self.client.flush(vec![launch, read]).await;
         events
+    }
+
+    /// The status with which the session ends.
+    pub async fn end(self) -> Option<tonic::Status> {
+        self.client.end().await
     }
 
     /// Waits until a round has ended; returns both statuses.

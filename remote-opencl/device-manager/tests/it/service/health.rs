@@ -2,7 +2,7 @@
 
 use crate::harness::{Board, Client, Manager};
 use crate::service::board::{FULL, PARTIAL, Scaler, images, scalers};
-use fpga_core::device::Health;
+use fpga_core::device::{DeviceAnswer, Health, Rotation};
 use fpga_emulated_board::Controls;
 use fpga_hook::Endpoint;
 use fpga_test_kit::{CollectorStandIn, Shared, until_async};
@@ -22,6 +22,11 @@ impl Collector {
         let Endpoint::Tcp(address) = &stand_in.endpoint else { panic!("a port has a TCP address") };
         let address = format!("http://{address}");
         (Self { seen, _stand_in: stand_in }, address)
+    }
+
+    /// Answers all further statuses so.
+    pub fn answers(&self, rotation: Rotation) {
+        self.seen.lock().unwrap().answer = DeviceAnswer { rotation: Some(rotation) };
     }
 
     /// Health of the device by the last status that the collector has received.

@@ -4,7 +4,7 @@ mod connections;
 mod exhaustion;
 mod memory;
 
-use crate::harness::{Client, Manager, after, hello, next, raw};
+use crate::harness::{Client, Manager, Ready, after, hello, next, raw};
 use crate::service::{ADD, INCREASE, ints, scalar};
 use bytes::Bytes;
 use fpga_protocol::limits::PROTOCOL_VERSION;
@@ -131,8 +131,16 @@ async fn ranges_outside_a_buffer_are_refused() {
     let queue = client.queue(context, 0).await;
     let buffer = client.buffer(context, 16).await;
     for (offset, size) in [(0, 17), (16, 1), (u64::MAX, 2), (0, 0), (8, u64::MAX)] {
-        let read =
-            client.command(queue, Operation::ReadBuffer(v1::ReadBuffer { buffer, offset, size, into: None }));
+        let read = client.command(
+            queue,
+            Operation::ReadBuffer(v1::ReadBuffer {
+                buffer,
+                offset,
+                size,
+                into: None,
+                memory_at_start: false,
+            }),
+        );
         assert_eq!(client.run(read).await, -30, "{offset} {size}");
     }
     let write = client.write(queue, buffer, vec![1; 17]).await;
@@ -170,6 +178,27 @@ async fn no_bytes_pass_for_a_pointer_whether_the_runtime_tells_the_arguments_or_
         let launch = client.launch(queue, fresh, vec![Value::Buffer(buffer)], 1);
         assert_eq!(client.run(launch).await, -52, "CL_INVALID_KERNEL_ARGS");
     }
+}
+
+#[tokio::test]
+async fn a_pointer_names_nothing_but_an_allocation_of_unified_shared_memory() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let Ready { queue, kernel, buffer } = client.ready(INCREASE, "increase", 4).await;
+    for (buffer, offset, status) in
+        [(buffer, 0, -50), (buffer, u64::MAX, -50), (999, 0, -38), (queue, 0, -38)]
+    {
+        let pointer = Value::Pointer(v1::Pointer { buffer, offset });
+        let launch = client.launch(queue, kernel, vec![pointer, scalar(&[1, 0, 0, 0])], 1);
+        assert_eq!(client.run(launch).await, status, "{buffer} {offset}");
+    }
+    let segment = client.id();
+    let create = v1::CreatePlacedSegment { segment, size: 4096, mapped: false };
+    // PoCL has no unified shared memory: CL_INVALID_OPERATION.
+    let expected = if fpga_test_kit::manager::runtime() == "pocl" { -59 } else { 0 };
+    assert_eq!(client.call(Method::CreatePlacedSegment(create)).await.status, expected);
+    let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer), scalar(&[1, 0, 0, 0])], 1);
+    assert_eq!(client.run(launch).await, 0);
 }
 
 #[tokio::test]

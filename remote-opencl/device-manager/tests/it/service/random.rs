@@ -115,8 +115,9 @@ fn operation() -> impl Strategy<Value = Option<Operation>> {
         (id(), size(), data()).prop_map(|(buffer, offset, data)| {
             Some(Operation::WriteBuffer(v1::WriteBuffer { buffer, offset, data }))
         }),
-        (id(), size(), size()).prop_map(|(buffer, offset, size)| {
-            Some(Operation::ReadBuffer(v1::ReadBuffer { buffer, offset, size, into: None }))
+        (id(), size(), size(), any::<bool>()).prop_map(|(buffer, offset, size, memory_at_start)| {
+            let read = v1::ReadBuffer { buffer, offset, size, into: None, memory_at_start };
+            Some(Operation::ReadBuffer(read))
         }),
         (id(), id(), size(), size(), size()).prop_map(
             |(source, target, source_offset, target_offset, size)| {

@@ -74,7 +74,8 @@ fn write_from(client: &mut Client, queue: u64, buffer: u64, from: v1::SegmentRan
 }
 
 fn read_into(client: &mut Client, queue: u64, buffer: u64, into: v1::SegmentRange) -> v1::Command {
-    let read = v1::ReadBuffer { buffer, offset: 0, size: into.length, into: Some(into) };
+    let read =
+        v1::ReadBuffer { buffer, offset: 0, size: into.length, into: Some(into), memory_at_start: false };
     client.command(queue, Operation::ReadBuffer(read))
 }
 

@@ -45,6 +45,7 @@ export function drawSlots(element, board, isSame) {
 export function trouble(node, board) {
   if (node.problem) return { text: "unreadable", title: node.problem, className: "bad" };
   if (board && !board.isHealthy) return { text: "unhealthy", title: "The board does not answer", className: "bad" };
+  if (board?.cordon) return { text: "cordoned", title: `Out of rotation: ${board.cordon}`, className: "warn" };
   if (node.freshness === "stale") return { text: "stale", title: "Nothing was heard of the node for a while", className: "warn" };
   if (node.freshness === "absent") return { text: "no state", title: "The node has our label, and no collector reports", className: "warn" };
   return null;

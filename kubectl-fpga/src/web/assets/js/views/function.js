@@ -15,6 +15,7 @@ const BASES = {
   load: "a cold start: the bitstream had to be loaded",
   queue: "all boards were busy: the shortest queue",
   in_flight: "no fresh state: the fewest requests in flight",
+  cordoned: "its board is cordoned, and no other replica had an idle slot",
   refused: "refused",
 };
 
@@ -100,7 +101,7 @@ export function oneFunction(root, [namespace, name]) {
     keyed(figures, told.flatMap(([term, text]) => [{ id: `${term} term`, tag: "dt", text: term }, { id: term, tag: "dd", text }]), (fact) => fact.id, (fact) => el(fact.tag, ""), (node, fact) => setText(node, fact.text));
     keyed(replicas, view.replicas, (replica) => replica.address, () => cells(7), (row, replica) => {
       const sure = (figure) => (replica.fresh ? String(figure) : "?");
-      const values = [replica.address, replica.node ?? "?", replica.board ?? "?", String(replica.inFlight), replica.fresh ? `${replica.idle} of ${replica.slots}` : "?", sure(replica.idleWithBitstream), sure(replica.waiting)];
+      const values = [replica.address, replica.node ?? "?", boards(replica), String(replica.inFlight), replica.fresh ? `${replica.idle} of ${replica.slots}` : "?", sure(replica.idleWithBitstream), sure(replica.waiting)];
       values.forEach((value, index) => setText(row.children[index], value));
     });
   }
@@ -114,6 +115,12 @@ function headings(...titles) {
 
 function cells(number) {
   return el("tr", "", ...Array.from({ length: number }, () => el("td", "")));
+}
+
+// The boards of a replica, and why some are out of rotation.
+function boards(replica) {
+  const cordons = Object.entries(replica.cordons ?? {}).map(([board, reason]) => `; ${board} is cordoned${reason ? `: ${reason}` : ""}`);
+  return `${replica.board ?? "?"}${cordons.join("")}`;
 }
 
 function square(basis) {

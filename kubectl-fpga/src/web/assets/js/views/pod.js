@@ -175,7 +175,9 @@ function passedOver(filter) {
   const items = [...reasons].sort((a, b) => b[1].length - a[1].length).map(([reason, nodes]) => {
     const named = nodes.slice(0, 30).flatMap((node, index) => [index ? ", " : "", link(to("node", node), "link", node)]);
     const more = nodes.length > 30 ? ` and ${nodes.length - 30} more` : "";
-    return el("li", "", el("span", "count", String(nodes.length)), el("div", "", el("div", "", reasonText(reason)), el("div", "muted", ...named, more)));
+    const cordons = filter.nodes.filter((row) => row.rejection === reason).flatMap((row) => (row.cordons ?? []).map((text) => `${row.node}: ${text}`));
+    const texts = cordons.slice(0, 5).map((text) => el("div", "muted", text));
+    return el("li", "", el("span", "count", String(nodes.length)), el("div", "", el("div", "", reasonText(reason)), el("div", "muted", ...named, more), ...texts));
   });
   return [el("section", "card box wide", el("h2", "", "Passed over"), el("ul", "reasons", ...items))];
 }

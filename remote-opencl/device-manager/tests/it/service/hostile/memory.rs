@@ -239,7 +239,13 @@ async fn a_client_that_reads_nothing_of_its_ring_loses_its_session() {
     for _ in 0..READS {
         let read = client.command(
             queue,
-            Operation::ReadBuffer(v1::ReadBuffer { buffer, offset: 0, size: SIZE, into: None }),
+            Operation::ReadBuffer(v1::ReadBuffer {
+                buffer,
+                offset: 0,
+                size: SIZE,
+                into: None,
+                memory_at_start: false,
+            }),
         );
         ring.say(Kind::Flush(v1::Flush { commands: vec![read] }));
     }
@@ -251,6 +257,33 @@ async fn a_client_that_reads_nothing_of_its_ring_loses_its_session() {
     .await;
     assert!(most < OF_TENANT + BESIDE, "{most} bytes for a ring that is not read");
     witness.context().await;
+}
+
+#[tokio::test]
+async fn reads_that_take_memory_when_they_start_hold_no_more_than_their_tenant_may() {
+    const READS: usize = 24;
+    const SIZE: u64 = 4 << 20;
+    let manager = small();
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let buffer = client.buffer(context, SIZE).await;
+    let before = held(&manager);
+    let read = v1::ReadBuffer { buffer, offset: 0, size: SIZE, into: None, memory_at_start: true };
+    let reads: Vec<_> = (0..READS).map(|_| client.command(queue, Operation::ReadBuffer(read))).collect();
+    let events: Vec<u64> = reads.iter().map(|read| read.event).collect();
+    client.flush(reads).await;
+    let mut refused = 0;
+    for event in events {
+        assert!(held(&manager).saturating_sub(before) < OF_TENANT + BESIDE);
+        let (completion, data) = client.completion(event).await;
+        match completion.status {
+            0 => assert_eq!(data.len() as u64, SIZE),
+            // The first that is refused, or one behind it in the queue.
+            status => refused += usize::from(status < 0),
+        }
+    }
+    assert!(0 < refused && refused < READS, "{refused}");
 }
 
 #[tokio::test]

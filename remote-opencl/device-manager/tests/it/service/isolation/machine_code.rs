@@ -324,8 +324,9 @@ async fn an_endless_kernel_whose_client_has_gone_ends_with_its_tenants_process_a
             manager.computes().await;
         }
         drop((alice, ask));
-        // Bob's task waits for the slot.
+        // Bob's task waits for the slot, which is free only when the process is no more.
         bob.round().await;
+        assert!(!session_members(leader).contains(&leader));
         until_async("nobody is left", async || session_members(leader).is_empty()).await;
         assert!(metric(&manager, "tasks_total") > begun);
     }

@@ -2,6 +2,8 @@
 
 use super::{Pool, Worker};
 use crate::harness::Client;
+use crate::service::health::Collector;
+use fpga_core::device::Rotation;
 use fpga_pool_leases::ids::LeaseId;
 use fpga_pool_leases::messages::{SlotCause, SlotStatus};
 use nix::sys::signal::Signal;
@@ -24,6 +26,26 @@ async fn a_recalled_job_ends_its_step_and_starts_no_other() {
     worker.ends_well(running).await;
     drop(worker);
     assert_eq!(pool.stream.report_of(SlotCause::Closed).await.status, SlotStatus::Free);
+}
+
+#[tokio::test]
+async fn a_board_out_of_rotation_recalls_its_leases_and_lends_again_when_it_is_back() {
+    let (collector, address) = Collector::start();
+    let args = ["--slots", "2", "--pool-slots", "1", "--collector", &address];
+    let mut pool = Pool::start(&args).await;
+    let client = pool.holder(7, 0).await;
+    let mut worker = Worker::new(client, &pool.bitstream, "lasting").await;
+    // The stream ends with the rotation, so the step begins before.
+    let running = worker.started_step(&mut pool).await;
+    collector.answers(Rotation::Out);
+    worker.client.is_to_yield().await;
+    let refused = worker.step().await;
+    assert_eq!(worker.client.status(refused).await, LEASE_YIELDS);
+    worker.ends_well(running).await;
+    drop(worker);
+    collector.answers(Rotation::In);
+    pool.stream = pool.broker.registered().await;
+    pool.holder(8, 0).await;
 }
 
 #[tokio::test]

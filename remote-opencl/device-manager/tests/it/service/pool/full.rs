@@ -7,25 +7,20 @@ use fpga_pool_leases::ids::LeaseId;
 use fpga_pool_leases::messages::SlotCause;
 use std::time::Instant;
 
-const FULL: [&str; 10] = [
-    "--slots",
-    "1",
-    "--pool-slots",
-    "1",
-    "--reconfiguration",
-    "full",
-    "--reconfiguration-time",
-    "200ms",
-    // The manager cannot destroy the contexts of tenant processes.
-    "--isolate",
-    "protocol",
-];
+const FULL: [&str; 8] =
+    ["--slots", "1", "--pool-slots", "1", "--reconfiguration", "full", "--reconfiguration-time", "200ms"];
 
 #[tokio::test]
 async fn leases_of_a_board_that_is_reconfigured_as_a_whole_follow_one_another_with_right_results() {
     let other = INCREASE.replace("increase", "other");
     let bitstreams = [bitstream(INCREASE).await, bitstream(&other).await];
-    let mut pool = Pool::start_of(&bitstreams, "", &FULL).await;
+    for isolate in ["protocol", "process"] {
+        let args = [&FULL[..], &["--isolate", isolate]].concat();
+        follow_one_another(Pool::start_of(&bitstreams, "", &args).await, &bitstreams).await;
+    }
+}
+
+async fn follow_one_another(mut pool: Pool, bitstreams: &[Vec<u8>; 2]) {
     for (id, kernel) in (1..).zip(["increase", "other", "other", "increase"]) {
         let bitstream = &bitstreams[usize::from(kernel == "other")];
         let client = pool.holder_of(id, 0, digest_of(bitstream)).await;
