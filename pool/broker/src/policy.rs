@@ -252,6 +252,13 @@ impl Policy {
         *self = Self::new(self.settings.clone());
     }
 
+    /// Whether new tenants, nodes or bitstreams are taken for one, since too many have come and gone. A policy that is made anew
+    /// knows those that are there.
+    #[must_use]
+    pub fn has_used_up_names(&self) -> bool {
+        [&self.tenants, &self.nodes, &self.accelerators].into_iter().any(Names::are_used_up)
+    }
+
     /// What is to be done since the last call.
     pub fn decisions(&mut self) -> Vec<Decision> {
         std::mem::take(&mut self.decisions)

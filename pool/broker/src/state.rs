@@ -218,6 +218,9 @@ impl State {
         }
         if self.next_tick <= now.now {
             self.next_tick = now.now + TICK;
+            if self.policy.has_used_up_names() {
+                self.begin(now);
+            }
             self.policy.wake(now);
             self.follow_all(now);
             self.process(Vec::new(), &mut outputs, now);

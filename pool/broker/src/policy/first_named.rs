@@ -1,7 +1,7 @@
 //! What the managers of a node were the first to name.
 //!
-//! Numbers of classes, tenants and bitstreams are few. Classes are kept as long as a board has them, the others as long as the broker
-//! is active. A manager that makes names up is not to use up those of all.
+//! Numbers of classes, tenants and bitstreams are few. Classes are kept as long as a board has them, the others until the policy is
+//! made anew. A manager that makes names up is not to use up those of all.
 
 /// Maximum number of kinds of slots at a time that a node's managers are the first to lend: a few regions of a few kinds of boards.
 const MAX_KINDS: u32 = 8;

@@ -141,7 +141,8 @@ impl Policy {
         let variants = self.usable(&listed, now);
         let tenant = self.tenant(asked.tenant.as_str(), now);
         let home = match &asked.home {
-            Some(node) => NodeIndex(self.nodes.number(node).0),
+            // Boards alone give nodes numbers: a client may say any node.
+            Some(node) => NodeIndex(self.nodes.get(node).unwrap_or(u32::MAX)),
             None => NodeIndex(u32::MAX),
         };
         let accelerator = self.accelerator_for(&variants);

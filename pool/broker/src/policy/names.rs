@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of names. All later ones share [`OTHERS`]: they are treated as one.
-const MAX_NAMES: u32 = 1 << 16;
+/// Maximum number of names. All later ones share [`OTHERS`], until the policy is made anew.
+const MAX_NAMES: u32 = if cfg!(test) { 1 << 9 } else { 1 << 16 };
 /// The number of all names that have none of their own.
 pub(super) const OTHERS: u32 = MAX_NAMES;
 
@@ -31,9 +31,19 @@ impl Names {
         (number, true)
     }
 
+    /// The number of a name that has one.
+    pub(super) fn get(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
     /// Whether a name has a number of its own.
     pub(super) fn has(&self, name: &str) -> bool {
         self.numbers.contains_key(name)
+    }
+
+    /// Whether no further name gets a number.
+    pub(super) fn are_used_up(&self) -> bool {
+        self.names.len() >= MAX_NAMES as usize
     }
 
     /// The name with a number.

@@ -1,5 +1,6 @@
 //! Slots: following what the protocol knows of them.
 
+use super::faults::OtherSlots;
 use super::groups::GroupKey;
 use super::jobs::bytes_of;
 use super::names::OTHERS;
@@ -100,9 +101,13 @@ impl Policy {
         }
     }
 
-    /// A slot refuses a bitstream for a minute: its manager has no file of it, or it failed to load there several times.
-    pub fn bitstream_failed(&mut self, id: SlotId, digest: Digest, now: Moment) {
-        self.faults.bitstream_failed(id, digest, now.now);
+    /// A slot refuses the bitstream of a job for a minute: its manager has no file of it, or it failed to load there several times.
+    pub fn bitstream_failed(&mut self, id: SlotId, digest: Digest, job: JobUuid, now: Moment) {
+        let tenant = self.jobs.get(&job).map_or(TenantId(OTHERS), |job| job.tenant);
+        let class = self.class_of(id).map(|(_, class)| class);
+        let is_other = |slot: &SlotState| Some(slot.class) == class && slot.id != id;
+        let others = if self.slots.values().any(is_other) { OtherSlots::Some } else { OtherSlots::None };
+        self.faults.bitstream_failed(id, digest, (tenant, others), now.now);
         self.is_outdated = true;
     }
 

@@ -66,7 +66,7 @@ impl State {
             Err(error) => {
                 self.policy.grant_failed(slot, now);
                 if matches!(error, GrantError::BadBitstream { .. }) {
-                    self.policy.bitstream_failed(slot, digest, now);
+                    self.policy.bitstream_failed(slot, digest, job, now);
                 }
                 self.follow(slot, None, now);
                 self.wait(job, now);

@@ -49,9 +49,10 @@ impl State {
             Notice::Refused { manager, slot, why } => {
                 let id = SlotId { manager, slot };
                 self.metrics.refused(why);
-                let digest = self.granted.values().find(|granted| granted.slot == id).map(|of| of.digest);
-                if let (Refusal::BadBitstream | Refusal::NoFile, Some(digest)) = (why, digest) {
-                    self.policy.bitstream_failed(id, digest, now);
+                let refused = self.granted.iter().find(|(_, granted)| granted.slot == id);
+                let refused = refused.map(|(job, granted)| (*job, granted.digest));
+                if let (Refusal::BadBitstream | Refusal::NoFile, Some((job, digest))) = (why, refused) {
+                    self.policy.bitstream_failed(id, digest, job, now);
                     if let Some(lent) = self.boards.get(&manager) {
                         self.policy.explain_fault(digest, fault(&lent.board, &digest, why), now);
                     }
@@ -61,8 +62,8 @@ impl State {
         }
     }
 
-    /// The broker begins to grant: what it has heard while it listened becomes the policy's.
-    fn begin(&mut self, now: Moment) {
+    /// Makes the policy anew, of what the protocol knows: when the broker begins to grant, and when names are used up.
+    pub(super) fn begin(&mut self, now: Moment) {
         self.policy.forget();
         self.policy.learn_slots();
         for (manager, board) in &self.boards {

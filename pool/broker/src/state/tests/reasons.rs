@@ -113,3 +113,18 @@ fn a_job_that_leaves_during_a_round_is_before_nobody() {
     told = reasons(&bench.pass(Millis(100)));
     assert_eq!(told.iter().map(|(ahead, _)| *ahead).max(), Some(597));
 }
+
+#[test]
+fn a_file_that_no_manager_has_leaves_the_only_slot_to_other_jobs() {
+    let mut bench = Bench::new("");
+    let [aes, sobel] = [1, 2].map(|byte| Digest::from_bytes([byte; 32]));
+    let accelerator =
+        |name, digest| format!("[[accelerators.{name}]]\nboard = \"a10\"\ndigest = \"{digest}\"\n");
+    let library = accelerator("aes", aes) + &accelerator("sobel", sobel);
+    bench.input(Input::Catalog(Catalog::parse(&library).unwrap()));
+    bench.register(1, vec![SlotStatus::Free]);
+    let (manager, lease) = prepares(&bench.run(1)).remove(0);
+    bench.manager(manager, ManagerToBroker::Refused { lease: lease.id, why: Refusal::NoFile });
+    bench.report(manager, lease.slot, SlotStatus::Free);
+    assert_eq!(prepares(&bench.want(2, "sobel", Work::Run { bytes: 10 })).len(), 1);
+}
