@@ -4,6 +4,8 @@
 //! `kubectl drain`: the API server refuses an eviction that a budget forbids, and the command tries again until its
 //! timeout.
 
+mod holding;
+
 use crate::connection::{Cluster, ConnectArgs};
 use crate::cordon::{BoardPath, Change, PublicationArgs, node_state};
 use crate::objects;
@@ -11,8 +13,10 @@ use crate::problem::{Grant, Problem};
 use anyhow::{Result, bail};
 use fpga_core::board_request::BoardRequest;
 use fpga_core::cordon::CordonReason;
+use fpga_core::units::WallTime;
 use fpga_net::duration;
 use fpga_registry_api::{FpgaPod, evict};
+use holding::Holding;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Api;
 use kube::api::ListParams;
@@ -66,7 +70,7 @@ enum Left {
     Refused(String),
     /// No controller would make the pod again.
     Bare,
-    /// The pod does not say yet which boards it has: the node plugin writes them after the start of a container.
+    /// The pod does not say yet which boards it has.
     Starting,
 }
 
@@ -123,28 +127,26 @@ enum Progress {
 }
 
 impl Drain<'_> {
-    /// The pods that have the board, and those that may have it: where a node plugin gives the boards, it writes them into
-    /// the annotations of the pods a moment later.
-    async fn pods(&self) -> Result<Vec<FpgaPod>, Problem> {
+    /// The pods that have the board, and those that may have it.
+    async fn pods(&self) -> Result<Vec<(FpgaPod, Holding)>, Problem> {
         let BoardPath { node, board } = &self.args.board;
         let pods: Api<Pod> = Api::all(self.cluster.client.clone());
         let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = objects::list_by(self.cluster, &pods, "pods", of_node).await?;
         let state = node_state(self.cluster, node).await?;
-        let has_plugin = state.is_some_and(|state| state.plugin.is_some());
-        let has_or_may_have = |pod: &Pod| {
-            let found = FpgaPod::of(pod)?;
-            let may_have = has_plugin && found.boards.is_empty() && asks_for_boards(pod);
-            (found.boards.contains(board) || may_have).then_some(found)
+        let holding = |pod: &Pod| {
+            let found = FpgaPod::of(pod).filter(|found| !found.boards.is_empty() || asks_for_boards(pod))?;
+            let holding = Holding::of(&found, created(pod), board, state.as_ref());
+            (holding != Holding::No).then_some((found, holding))
         };
-        Ok(pods.iter().filter_map(has_or_may_have).collect())
+        Ok(pods.iter().filter_map(holding).collect())
     }
 
     /// Tells which pods would be evicted.
     async fn show(&self) -> Result<ExitCode> {
-        for pod in self.pods().await? {
+        for (pod, holding) in self.pods().await? {
             let name = format!("{}/{}", pod.namespace, pod.name);
-            if pod.boards.is_empty() {
+            if holding == Holding::Maybe {
                 println!("{name} {}", Left::Starting);
                 continue;
             }
@@ -173,13 +175,13 @@ impl Drain<'_> {
         };
         self.problem = None;
         self.forget_except(&pods);
-        for pod in pods {
+        for (pod, holding) in pods {
             let name = format!("{}/{}", pod.namespace, pod.name);
-            let left = match &pod {
-                FpgaPod { is_ending: true, .. } => Some(Left::Ending),
-                FpgaPod { boards, .. } if boards.is_empty() => Some(Left::Starting),
-                FpgaPod { controller: None, .. } if !self.args.force => Some(Left::Bare),
-                pod => self.evict(pod).await,
+            let left = match (&pod, holding) {
+                (FpgaPod { is_ending: true, .. }, _) => Some(Left::Ending),
+                (_, Holding::Maybe | Holding::No) => Some(Left::Starting),
+                (FpgaPod { controller: None, .. }, _) if !self.args.force => Some(Left::Bare),
+                (pod, Holding::Yes) => self.evict(pod).await,
             };
             let Some(left) = left else { continue };
             let told = self.left.insert(pod.uid, (name.clone(), left.clone()));
@@ -197,9 +199,9 @@ impl Drain<'_> {
     }
 
     /// Forgets the pods that are not among these: they have gone, or they have started with other boards.
-    fn forget_except(&mut self, pods: &[FpgaPod]) {
+    fn forget_except(&mut self, pods: &[(FpgaPod, Holding)]) {
         self.left.retain(|uid, (name, left)| {
-            let is_left = pods.iter().any(|pod| pod.uid == *uid);
+            let is_left = pods.iter().any(|(pod, _)| pod.uid == *uid);
             match (is_left, left) {
                 (true, _) => {}
                 (false, Left::Starting) => println!("{name} does not have the board"),
@@ -257,6 +259,12 @@ impl std::fmt::Display for Left {
             }
         }
     }
+}
+
+/// When the pod was made.
+fn created(pod: &Pod) -> Option<WallTime> {
+    let created = pod.metadata.creation_timestamp.as_ref()?;
+    u64::try_from(created.0.as_millisecond()).ok().map(WallTime)
 }
 
 /// Whether a container of the pod asks the node plugin for boards.

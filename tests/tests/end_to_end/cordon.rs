@@ -182,7 +182,8 @@ async fn a_drain_waits_for_pods_that_do_not_say_their_board_yet_and_an_error_for
     known_as(&bed, second, Some("")).await;
     bed.create_pods("late", Kind::FpgaWithoutAffinity, 2).await.unwrap();
     bed.wait_until_placed("late", 2).await.unwrap();
-    let boards = [("dm0".to_owned(), Instances { used: 0, limit: 16 })].into();
+    collectors.all[0].device("dm1", "a10", Health::Healthy, &[]).await.unwrap();
+    let boards = ["dm0", "dm1"].map(|board| (board.to_owned(), Instances { used: 0, limit: 16 })).into();
     let report = PluginReport { boards, ..PluginReport::default() };
     collectors.all[0].plugin(&report).await.unwrap();
     let reports = |known: &Value| !known["known"]["state"]["plugin"].is_null();

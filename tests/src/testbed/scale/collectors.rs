@@ -128,6 +128,14 @@ impl Collector {
     /// # Errors
     /// The collector refuses it.
     pub async fn board_with(&self, board: &str, health: Health, loaded: &[&str]) -> Result<()> {
+        self.device("dm0", board, health, loaded).await
+    }
+
+    /// Reports a device of the node with this id.
+    ///
+    /// # Errors
+    /// The collector refuses it.
+    pub async fn device(&self, id: &str, board: &str, health: Health, loaded: &[&str]) -> Result<()> {
         // All bitstreams have the same digest, because no test asks by digest.
         let bitstream = |name: &&str| {
             anyhow::Ok(LoadedBitstream { id: name.parse()?, digest: Digest::from_bytes([7; 32]) })
@@ -136,10 +144,10 @@ impl Collector {
             board: board.to_owned(),
             loaded: loaded.iter().map(bitstream).collect::<Result<_>>()?,
             health,
-            ..DeviceStatus::new("dm0", VENDOR, 4)
+            ..DeviceStatus::new(id, VENDOR, 4)
         };
         let device = serde_json::to_vec(&device)?;
-        let answer = self.http.put(&format!("{}/v1/devices/dm0", self.url), device).await?;
+        let answer = self.http.put(&format!("{}/v1/devices/{id}", self.url), device).await?;
         ensure!(answer.status.is_success(), "{} refused its board: {}", self.node, answer.text());
         Ok(())
     }
