@@ -17,8 +17,9 @@ use kube::{Api, Client, Config, Resource as _};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// The kinds of the chart that run nothing: namespace, definitions, accounts, rights, leases and settings.
-pub const KINDS_WITHOUT_PODS: [&str; 9] = [
+/// The kinds of the chart that run nothing: namespace, definitions, accounts, rights and settings. Its Leases are left out, as by Argo CD:
+/// programs make their own.
+pub const KINDS_WITHOUT_PODS: [&str; 8] = [
     "Namespace",
     "CustomResourceDefinition",
     "ServiceAccount",
@@ -26,7 +27,6 @@ pub const KINDS_WITHOUT_PODS: [&str; 9] = [
     "ClusterRoleBinding",
     "Role",
     "RoleBinding",
-    "Lease",
     "ConfigMap",
 ];
 

@@ -53,6 +53,8 @@ async fn pods_with_one_line_are_placed_and_a_leader_without_its_extender_is_repl
     let ground = Ground::advertising(40, 20);
     let bed = ScaleBed::start(ground).await.unwrap();
     manifests::apply(bed.plane(), "pocl").await.unwrap();
+    // Argo CD applies no Leases.
+    kubectl(bed.plane(), &["delete", "lease", "kube-fpga-scheduler", "-n", NAMESPACE]).await.unwrap();
     let first = start(&bed, 0).await;
     let led_first = leader(&bed, None).await;
     let second = start(&bed, 1).await;

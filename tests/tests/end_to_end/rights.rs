@@ -29,6 +29,8 @@ const ROUTER_READS: [&str; 4] = ["services.", "pods.", "nodes.", "endpointslices
 /// The rights to ask who a reader is, and what it may do.
 const REVIEWS: [&str; 2] =
     ["create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"];
+/// The right to make a Lease where that of the release is missing.
+const NEW_LEASE: &str = "create leases.coordination.k8s.io";
 /// What the registry reads.
 const REGISTRY_READS: [&str; 4] = ["nodes.", "pods.", "namespaces.", "bitstreams.fpga-scheduling.io"];
 
@@ -102,7 +104,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
             "create subjectaccessreviews.authorization.k8s.io",
         ]);
     let own = &each(&["get", "update"], &["leases.coordination.k8s.io kube-fpga-scheduler"])
-        | &expected(&["create events.events.k8s.io"]);
+        | &expected(&["create events.events.k8s.io", NEW_LEASE]);
     let extender_at_home = &extender | &own;
     let router = &each(&READ, &ROUTER_READS) | &expected(&REVIEWS);
     // What it needs to evict is in the manifests that were applied last.
@@ -119,10 +121,11 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
             "bind-to-node registries.fpga-scheduling.io",
         ]);
     let own = ["leases.coordination.k8s.io fpga-registry", "configmaps. fpga-registry-moves"];
-    let registry_at_home = &registry | &each(&["get", "update"], &own);
+    let registry_at_home = &(&registry | &each(&["get", "update"], &own)) | &expected(&[NEW_LEASE]);
     let pool = &each(&["list", "watch"], &["namespaces.", "bitstreams.fpga-scheduling.io"])
         | &expected(&["create tokenreviews.authentication.k8s.io"]);
-    let pool_at_home = &pool | &each(&["get", "update"], &["leases.coordination.k8s.io fpga-pool"]);
+    let of_pool = each(&["get", "update"], &["leases.coordination.k8s.io fpga-pool"]);
+    let pool_at_home = &(&pool | &of_pool) | &expected(&[NEW_LEASE]);
     let (none, reader) = (Rules::new(), expected(&["get pods."]));
     let guard = expected(&["list pods."]);
     let accounts = [
@@ -236,8 +239,9 @@ async fn settings_that_need_further_rights_grant_these_and_nothing_else() {
         // At home it has its Lease and its ConfigMap besides.
         let at_home = own_rules(&plane, &home, account, &nobody, &home).await;
         let at_home: Vec<&String> = at_home.difference(&due).collect();
-        let is_own =
-            |rule: &&String| rule.ends_with(" fpga-registry") || rule.ends_with(" fpga-registry-moves");
+        let is_own = |rule: &&String| {
+            rule.ends_with(" fpga-registry") || rule.ends_with(" fpga-registry-moves") || *rule == NEW_LEASE
+        };
         assert!(at_home.iter().all(is_own), "{settings}: {at_home:?}");
     }
     plane.stop().await;

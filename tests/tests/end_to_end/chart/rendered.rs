@@ -134,6 +134,8 @@ const EVERYTHING: Effects = &[
     ("router.allowFrom[0].podSelector.matchLabels.app=x", "app: x"),
     ("registry.enabled=true", "image: registry.example/team/kube-fpga/fpga-registry:v1"),
     ("registry.moves.interval=7s", "value: \"7s\""),
+    // With drainSeconds.
+    ("registry.moves.boardGrace=50s", "value: \"50s300s\""),
     ("registry.moves.mode=evict", "resources: [pods/eviction]"),
     ("registry.moves.newBeforeOld=true", "resources: [deployments/scale]"),
     ("customResources.ownBitstreams.enabled=true", "value: \"16,4GiB\""),
@@ -155,6 +157,7 @@ const EVERYTHING: Effects = &[
     ("traces.endpoint=http://otel:4318", "- --otlp-endpoint=http://otel:4318"),
     ("router.enabled=true", "value: \"http://otel:4318\""),
     ("pool.enabled=true", "cidr: 169.254.20.10/32"),
+    ("pool.enabled=true", "port: 8053"),
     ("networkPolicies.dnsTo[0].ipBlock.cidr=10.96.0.10/32", "cidr: 10.96.0.10/32"),
     ("traces.allowTo[0].ipBlock.cidr=10.1.0.0/16", "cidr: 10.1.0.0/16"),
 ];
