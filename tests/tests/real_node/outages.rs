@@ -1,11 +1,13 @@
 //! Outages of parts that a real node needs to place pods, and not to run them. What goes on meanwhile is in the table of
 //! book/operate/outages.md.
 
+mod of_deployments;
+
 use super::routed::processes;
 use super::site::{Site, delete};
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::http_client::HttpClient;
-use fpga_tests::testbed::invoke::Case;
+use fpga_tests::testbed::invoke::{Case, Invocation};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -14,6 +16,22 @@ use nix::unistd::Pid;
 use std::time::Duration;
 
 const PROGRAM: &str = "sobel";
+
+/// Kills the program of a container, and waits until the kubelet has started it again and it answers.
+async fn restart(program: &str, answers: impl AsyncFn() -> anyhow::Result<Invocation>) {
+    let before = processes(program);
+    assert!(!before.is_empty(), "the container's program runs");
+    for process in &before {
+        kill(Pid::from_raw(*process), Signal::SIGKILL).unwrap();
+    }
+    wait::until("the container to restart and to answer", async || {
+        let now = processes(program);
+        anyhow::ensure!(now.is_disjoint(&before) && !now.is_empty(), "{before:?} became {now:?}");
+        answers().await.map(Some)
+    })
+    .await
+    .unwrap();
+}
 
 /// A node with a board, and a pod of the Sobel function that has called it.
 struct Bed {
@@ -48,19 +66,11 @@ impl Bed {
 
     /// The program is killed, the kubelet starts the container again, and the container has its board by the same token.
     async fn container_restarts(&self) {
-        let before = processes(PROGRAM);
-        assert!(!before.is_empty(), "the container's program runs");
-        for process in &before {
-            kill(Pid::from_raw(*process), Signal::SIGKILL).unwrap();
-        }
-        wait::until("the container to restart and to answer", async || {
+        restart(PROGRAM, async || {
             self.site.node.check_running()?;
-            let now = processes(PROGRAM);
-            anyhow::ensure!(now.is_disjoint(&before) && !now.is_empty(), "{before:?} became {now:?}");
-            self.case.invoke(&self.http, &self.address).await.map(Some)
+            self.case.invoke(&self.http, &self.address).await
         })
-        .await
-        .unwrap();
+        .await;
         assert_eq!(self.site.boards.tokens("dm0", "shop"), self.token, "the container keeps its token");
     }
 

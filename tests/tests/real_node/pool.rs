@@ -99,6 +99,12 @@ pub async fn a_pod_on_a_node_without_a_board_has_its_job_done_elsewhere(
 
 /// Runs a job in the pod `job` on this node, and compares its result.
 pub async fn a_pod_has_its_job_done(cluster: &RealCluster, pods: &Api<Pod>, node: &str) {
+    start_job(pods, node).await;
+    job_ends_right(cluster, pods).await;
+}
+
+/// Starts the pod `job` on this node, which runs a job of the pool.
+pub async fn start_job(pods: &Api<Pod>, node: &str) {
     let script = SCRIPT.replace("LAST", &LAST.to_string());
     let job =
         RestrictedPod::new("job", IMAGE).on(node).in_pool(&format!("https://fpga-pool.{NAMESPACE}.svc:9480"));
@@ -108,6 +114,10 @@ pub async fn a_pod_has_its_job_done(cluster: &RealCluster, pods: &Api<Pod>, node
     let mut pod = job.pod().unwrap();
     pod.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned());
     pods.create(&PostParams::default(), &pod).await.unwrap();
+}
+
+/// Waits for the end of the pod `job`, and compares its result.
+pub async fn job_ends_right(cluster: &RealCluster, pods: &Api<Pod>) {
     let said = wait::until("the job's pod to end", async || {
         cluster.check_running()?;
         let statuses = pods.get("job").await?.status.and_then(|status| status.container_statuses);

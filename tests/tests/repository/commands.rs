@@ -2,7 +2,7 @@
 
 use fpga_tests::testbed::documents::{self, Runner};
 use fpga_tests::testbed::programs::repository;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Collects the Rust files below a folder, without build outputs.
@@ -34,17 +34,24 @@ fn code() -> String {
 fn each_cell_of_the_table_of_outages_names_a_test() {
     let (text, code) =
         (std::fs::read_to_string(repository().join("book/operate/outages.md")).unwrap(), code());
+    let tests: BTreeMap<&str, &str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("- ")?.strip_suffix('`')?.split_once(": `"))
+        .collect();
+    let unknown: Vec<_> = tests.values().filter(|name| !code.contains(&format!("fn {name}()"))).collect();
+    assert!(unknown.is_empty(), "there is no test {unknown:?}");
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(rows.len() > 5, "the table has {} rows", rows.len());
+    let mut named = BTreeSet::new();
     for row in rows {
         for cell in row.trim_matches('|').split('|').skip(1) {
-            let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
-            assert!(!names.is_empty(), "a cell without a test: {cell}");
-            let unknown: Vec<_> =
-                names.iter().filter(|name| !code.contains(&format!("fn {name}()"))).collect();
-            assert!(unknown.is_empty(), "there is no test {unknown:?}");
+            let numbers = cell.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
+            let numbers: Vec<&str> = numbers.flat_map(|(numbers, _)| numbers.split(", ")).collect();
+            assert!(!numbers.is_empty(), "a cell without a test: {cell}");
+            named.extend(numbers);
         }
     }
+    assert!(named.iter().eq(tests.keys()), "the table has {named:?}, the list {tests:#?}");
 }
 
 #[test]

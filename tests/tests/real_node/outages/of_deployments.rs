@@ -1,0 +1,243 @@
+//! Outages of what the chart installs as Deployments, one after the other: the scheduler with the extender, the registry, the router
+//! and the broker.
+
+use super::restart;
+use crate::pool;
+use crate::routed::processes;
+use crate::site::{create, delete, ready, sobel, sobel_image};
+use anyhow::ensure;
+use fpga_test_kit::patience;
+use fpga_tests::functions::Function;
+use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::helm::NAMESPACE;
+use fpga_tests::testbed::http_client::HttpClient;
+use fpga_tests::testbed::invoke::Case;
+use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
+use fpga_tests::testbed::real_node::{RunMount, ServiceProxy, envoy_image};
+use fpga_tests::testbed::restricted::{self, is_ready};
+use fpga_tests::testbed::wait;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+const NODE: &str = "n1";
+const SHOP: &str = "shop";
+const FUNCTION: &str = "sobel";
+/// A pod that comes while a part is away.
+const NEW: &str = "new";
+const VALUES: [&str; 6] = [
+    "scheduler.replicas=1",
+    "registry.enabled=true",
+    "registry.replicas=1",
+    "router.enabled=true",
+    "router.replicas=1",
+    "pool.replicas=1",
+];
+
+/// A part of the chart, with a pod of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Extender,
+    Registry,
+    Router,
+    Broker,
+}
+
+impl Part {
+    const fn deployment(self) -> &'static str {
+        match self {
+            Self::Extender => "fpga-scheduler-extender",
+            Self::Registry => "fpga-registry",
+            Self::Router => "fpga-router",
+            Self::Broker => "fpga-pool",
+        }
+    }
+
+    /// The program that does the part's work.
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Extender => "kube-scheduler",
+            Self::Registry => "fpga-registry",
+            Self::Router => "envoy",
+            Self::Broker => "fpga-pool",
+        }
+    }
+}
+
+/// A node with the whole chart, and the router's address for the function.
+struct Bed {
+    cluster: RealCluster,
+    pods: Api<Pod>,
+    _router: ServiceProxy,
+    url: String,
+    case: Case,
+    http: HttpClient,
+}
+
+impl Bed {
+    async fn start() -> Self {
+        let spec = RealClusterSpec {
+            nodes: vec![(NODE.to_owned(), RunMount::Executable)],
+            images: vec![sobel_image(), pool::job_image(), envoy_image().unwrap()],
+            values: VALUES.into_iter().chain(pool::VALUES).map(str::to_owned).collect(),
+        };
+        let namespace = async |plane: &ControlPlane| {
+            restricted::namespace(plane.client(), SHOP).await.map(|_| Vec::new())
+        };
+        let cluster = RealCluster::start_with(spec, namespace).await.unwrap();
+        pool::publish(&cluster, SHOP).await;
+        let client = cluster.plane().client().clone();
+        let services: Api<Service> = Api::namespaced(client.clone(), SHOP);
+        let service = restricted::function_service(FUNCTION).unwrap();
+        services.create(&PostParams::default(), &service).await.unwrap();
+        let router = cluster.router().await.unwrap();
+        Self {
+            pods: Api::namespaced(client, SHOP),
+            url: router.url(SHOP, FUNCTION),
+            _router: router,
+            case: Case::new(Function::Sobel, 64, 1).unwrap(),
+            http: HttpClient::new(patience()),
+            cluster,
+        }
+    }
+
+    /// Starts a pod of the function; returns its address.
+    async fn started(&self, name: &str) -> String {
+        create(&self.pods, &sobel(name, &sobel_image())).await;
+        ready(&self.pods, name, &self.cluster.nodes()[0]).await.status.unwrap().pod_ip.unwrap()
+    }
+
+    async fn scale(&self, part: Part, replicas: u32) {
+        let deployments: Api<Deployment> = Api::namespaced(self.cluster.plane().client().clone(), NAMESPACE);
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        deployments.patch(part.deployment(), &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Kills the part, which stays away.
+    async fn take_away(&self, part: Part) {
+        let pods = self.cluster.pods();
+        let of_part = ListParams::default().labels(&format!("app.kubernetes.io/name={}", part.deployment()));
+        self.scale(part, 0).await;
+        let at_once = DeleteParams::default().grace_period(0);
+        pods.delete_collection(&at_once, &of_part).await.unwrap();
+        // The objects go before the processes.
+        wait::until(&format!("the programs of {part:?} to end"), async || {
+            self.cluster.check_running()?;
+            let pods = pods.list(&of_part).await?.items;
+            Ok((pods.is_empty() && processes(part.program()).is_empty()).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn bring_back(&self, part: Part) {
+        self.scale(part, 1).await;
+        self.cluster.wait_rolled_out().await.unwrap();
+    }
+
+    /// Waits until the function answers by the router.
+    async fn router_answers(&self) {
+        wait::until("the function to answer by the router", async || {
+            self.case.invoke_at(&self.http, &self.url).await.map(Some)
+        })
+        .await
+        .unwrap();
+    }
+
+    /// A pod that comes now gets a board. Without the extender it waits.
+    async fn new_pods(&self, away: Part) {
+        if away != Part::Extender {
+            let address = self.started(NEW).await;
+            self.case.invoke(&self.http, &address).await.unwrap();
+            return;
+        }
+        create(&self.pods, &sobel(NEW, &sobel_image())).await;
+    }
+
+    /// A job of the pool ends right. Without the broker it waits.
+    async fn jobs(&self, away: Part) {
+        pool::start_job(&self.pods, NODE).await;
+        if away != Part::Broker {
+            pool::job_ends_right(&self.cluster, &self.pods).await;
+            return;
+        }
+        wait::until("the job's pod to run", async || {
+            let pod = self.pods.get("job").await?;
+            Ok(is_ready(&pod).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// What goes on while the part is away, and what waits until it is back.
+    async fn outage(&self, part: Part) {
+        let address = self.started(FUNCTION).await;
+        let session_goes_on = async || {
+            for _ in 0..5 {
+                self.case.invoke(&self.http, &address).await.unwrap();
+            }
+        };
+        session_goes_on().await;
+        self.router_answers().await;
+
+        self.take_away(part).await;
+        session_goes_on().await;
+        restart(FUNCTION, async || {
+            self.cluster.check_running()?;
+            self.case.invoke(&self.http, &address).await
+        })
+        .await;
+        match part {
+            Part::Router => {
+                let called = self.case.invoke_at(&self.http, &self.url).await;
+                assert!(called.is_err(), "there is no router");
+            }
+            Part::Extender | Part::Registry | Part::Broker => self.router_answers().await,
+        }
+        self.new_pods(part).await;
+        self.jobs(part).await;
+        session_goes_on().await;
+        self.waits(part).await.unwrap();
+
+        self.bring_back(part).await;
+        self.router_answers().await;
+        ready(&self.pods, NEW, &self.cluster.nodes()[0]).await;
+        pool::job_ends_right(&self.cluster, &self.pods).await;
+        session_goes_on().await;
+        for pod in [FUNCTION, NEW, "job"] {
+            delete(&self.pods, pod).await;
+        }
+    }
+
+    /// What needs the part still waits.
+    async fn waits(&self, part: Part) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => {
+                let pod = self.pods.get(NEW).await?;
+                ensure!(
+                    pod.spec.is_some_and(|spec| spec.node_name.is_none()),
+                    "without an extender the pod waits"
+                );
+            }
+            Part::Broker => {
+                let job = self.pods.get("job").await?;
+                ensure!(is_ready(&job), "without a broker the job waits: {:?}", job.status);
+            }
+            Part::Registry | Part::Router => {}
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, runc and the CNI plugins: make test-node"]
+async fn while_extender_registry_router_or_broker_is_away_all_goes_on_that_does_not_need_it() {
+    let bed = Bed::start().await;
+    for part in [Part::Extender, Part::Registry, Part::Router, Part::Broker] {
+        println!("{part:?} is taken away");
+        bed.outage(part).await;
+    }
+    bed.cluster.stop().await;
+}
