@@ -98,10 +98,13 @@ impl Caught {
             if !text.read(&self.pipe) {
                 return;
             }
-            if self.takers.load(Ordering::SeqCst) == 0 {
-                // A log that can't be written has no other place.
-                let _ = io::stderr().write_all(&std::mem::take(&mut *text).bytes);
+            if self.takers.load(Ordering::SeqCst) > 0 {
+                continue;
             }
+            let Text { bytes, .. } = std::mem::take(&mut *text);
+            drop(text);
+            // A log that can't be written has no other place.
+            let _ = io::stderr().write_all(&bytes);
         }
     }
 }
