@@ -19,6 +19,7 @@ mod error;
 mod lease;
 mod memory;
 mod objects;
+mod printed;
 mod session;
 mod trace;
 mod wire;

@@ -39,6 +39,7 @@ use fpga_session::includes::Includes;
 use fpga_session::isolate::Isolate;
 use fpga_session::metrics::{Metrics, ModelMetrics, PREFIX};
 use fpga_session::model::{BoardModel, ModelledBoard};
+use fpga_session::printed::Printed;
 use fpga_session::programs::Sources;
 use fpga_session::quiesce::QuiesceLock;
 use fpga_session::reporting::{DeviceFacts, Reports};
@@ -161,6 +162,9 @@ impl ServeArgs {
             records_traces: traces.otlp_endpoint.is_some(),
         };
         let isolation = isolation.plan(common, &runtime, log, &at_end)?;
+        // All sessions are those of one program.
+        let printed = own_folder.is_some().then(Printed::catch).transpose();
+        let printed = printed.context("the kernels' output can't be caught")?;
         if let Some(folder) = own_folder {
             at_end.add(OwnFolder(folder));
         }
@@ -278,6 +282,7 @@ impl ServeArgs {
             model,
             abandoned_grace: abandoned_timeout,
             sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
+            printed,
         };
         let config = Config {
             sessions,

@@ -11,6 +11,7 @@ use crate::includes::Includes;
 use crate::inventory::BoardDevices;
 use crate::metrics::Metrics;
 use crate::model::ModelledBoard;
+use crate::printed::Printed;
 use crate::programs::Sources;
 use crate::quiesce::QuiesceLock;
 use crate::reporting::Reports;
@@ -67,6 +68,8 @@ pub struct Config {
     pub gate: Arc<dyn Gate>,
     /// How programs from source are counted.
     pub sources: Sources,
+    /// The text of kernels, in a process that serves one tenant.
+    pub printed: Option<Printed>,
 }
 
 /// Who loads bitstreams into the slots of a board.
@@ -114,6 +117,7 @@ impl Config {
             abandoned_grace: Duration::MAX,
             gate: Arc::new(MayReconfigure::Always),
             sources: Sources::AsBitstream,
+            printed: None,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::dependencies::EventId;
 use crate::health::Health;
 use crate::helper_thread::HelperThread;
 use crate::model::ModelledBoard;
+use crate::printed::Taker;
 use crate::queue::Times;
 use direct::Direct;
 use fpga_board::dispatch::{TaskId, Tenant};
@@ -40,6 +41,7 @@ pub struct Executor<N> {
     measured: Measured,
     notify: N,
     launches: Option<Launches>,
+    printed: Option<Taker>,
     model: Option<Arc<ModelledBoard>>,
 }
 
@@ -111,6 +113,7 @@ impl<N: Notify> Executor<N> {
             measured,
             notify,
             launches: None,
+            printed: None,
             model: None,
         }
     }
@@ -118,6 +121,11 @@ impl<N: Notify> Executor<N> {
     /// Reports the outcomes of launches from now on.
     pub fn tell_of_launches(&mut self, launches: Launches) {
         self.launches = Some(launches);
+    }
+
+    /// Reports what kernels print from now on.
+    pub fn tell_of_text(&mut self, printed: Taker) {
+        self.printed = Some(printed);
     }
 
     /// Lets the vendor's threads tell the client over `ring` from now on.

@@ -2,7 +2,7 @@
 //! vendor's runtime.
 //!
 //! Floors, the lowest first: accounts and limits (`governor`, `quota`, `settings`, `quotas`, `metrics`); what all sessions
-//! share of the board (`store`, `catalogue`, `reporting`, `dispatcher`, `gate`, `health`, `quiesce`, `builds`); objects
+//! share of the board (`store`, `catalogue`, `reporting`, `dispatcher`, `gate`, `health`, `quiesce`, `builds`, `printed`); objects
 //! (`context` … `kernel`, `objects`); commands and their order (`transfers`, `commands`, `dependencies`, `execute`);
 //! what goes to the client (`report`, `outgoing`, `command_ring`); calls (`calls`); and the session (`router`,
 //! `session`).
@@ -44,6 +44,7 @@ mod moments;
 mod objects;
 pub mod outgoing;
 mod pipes;
+pub mod printed;
 pub mod programs;
 mod queue;
 pub mod quiesce;

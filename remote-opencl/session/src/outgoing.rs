@@ -173,6 +173,11 @@ impl Outgoing {
                     // The transfer of a command's data has the id of the command's event.
                     self.chunk(v1::Chunk { transfer: event.0, length, offset, data }, hold);
                 }
+                Report::Printed(text) => {
+                    self.completions(&mut completions);
+                    inside = 0;
+                    self.send(Kind::Printed(v1::Printed { text }));
+                }
                 Report::Ended(Ended { told: Told::Yes, .. }) => {}
                 Report::Ended(ended) => {
                     inside += ended.earlier.len() * EARLIER_BYTES;

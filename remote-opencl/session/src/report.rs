@@ -22,6 +22,8 @@ pub enum Report {
         /// The governor's hold for the bytes.
         hold: Arc<Hold>,
     },
+    /// What kernels have printed.
+    Printed(Bytes),
     /// A command has ended.
     Ended(Ended),
 }

@@ -4,6 +4,7 @@
 //!
 //! `RUNTIME=intel-fpga` runs the tests over Intel's FPGA emulator.
 
+use fpga_test_kit::Manager;
 use fpga_tests::testbed::artifacts;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::programs::{built, repository};
@@ -148,6 +149,9 @@ async fn unified_shared_memory_does_the_same_natively_and_remotely() {
     assert_eq!(lines, if is_absent { 1 } else { 16 });
 }
 
+/// Lines of the program `prints`.
+const PRINTED_LINES: usize = 3025;
+
 /// Checks that a program prints the same lines in all ways, except for [`BY_THE_STANDARD`]. Returns their number.
 async fn same_codes(program: &str) -> usize {
     let program = artifacts::opencl_programs().unwrap().join(program);
@@ -173,6 +177,31 @@ async fn same_codes(program: &str) -> usize {
         assert_eq!(remote.lines().collect::<Vec<_>>(), expected, "{way:?}");
     }
     expected.len()
+}
+
+#[tokio::test]
+async fn what_kernels_print_comes_before_what_the_host_prints_after_them() {
+    assert_eq!(same_codes("prints").await, PRINTED_LINES);
+}
+
+#[tokio::test]
+async fn what_kernels_print_in_the_process_of_a_tenant_reaches_the_program() {
+    let manager = Manager::start(&["--isolate", "process"]);
+    let vendors = tempfile::tempdir().unwrap();
+    let driver = built("libfpga_opencl_icd.so").unwrap();
+    std::fs::write(vendors.path().join("fpga.icd"), driver.display().to_string()).unwrap();
+    let program = artifacts::opencl_programs().unwrap().join("prints");
+    let native = run(Way::Native, program.clone(), &[]).await.stdout;
+    let remote = Command::new(program)
+        .env("OCL_ICD_VENDORS", vendors.path())
+        .env("FPGA_DEVICE_MANAGERS", manager.address())
+        .output()
+        .await
+        .unwrap();
+    let error = String::from_utf8_lossy(&remote.stderr);
+    assert!(remote.status.success(), "{}:\n{error}", remote.status);
+    assert_eq!(String::from_utf8_lossy(&remote.stdout), String::from_utf8_lossy(&native));
+    assert_eq!(String::from_utf8_lossy(&native).lines().count(), PRINTED_LINES);
 }
 
 /// One process runs at most so many random programs, so that it ends within [`TOO_LONG`].

@@ -11,6 +11,7 @@ use crate::error::{ClError, Result};
 use crate::objects::context::Context;
 use crate::objects::kernel_info::KernelInfo;
 use crate::objects::platform::Device;
+use crate::printed;
 use crate::session::check_status;
 use bytes::Bytes;
 use fpga_protocol::limits::MAX_SOURCE_BYTES;
@@ -71,6 +72,7 @@ impl Program {
         session.cast(Method::CreateProgramWithSource(v1::CreateProgramWithSource {
             program: id,
             context: context.id(),
+            prints: printed::may_print_source(&source),
             source: Some(session.data(sent)),
         }))?;
         Ok(Arc::new(Self::new(id, context, context.devices().to_vec(), source)))
@@ -93,7 +95,8 @@ impl Program {
         let mut program = Self::new(id, context, context.devices().to_vec(), Bytes::new());
         program.il = Bytes::from(il);
         let il = Some(session.data(program.il.clone()));
-        let create = v1::CreateProgramWithIl { program: id, context: context.id(), il };
+        let prints = printed::may_print(&program.il);
+        let create = v1::CreateProgramWithIl { program: id, context: context.id(), il, prints };
         check_status(session.call(Method::CreateProgramWithIl(create))?.status)?;
         Ok(Arc::new(program))
     }

@@ -3,6 +3,7 @@
 
 use super::{OTHER_TRANSFER, Session};
 use crate::base::sync::lock;
+use crate::printed;
 use crate::session::adaptive_spin::Wait;
 use crate::wire::command_ring::{Receiving, RingReader};
 use crate::wire::inbox::{Inbox, InboxEvent};
@@ -189,6 +190,10 @@ impl Session {
                     // The caller may have given up.
                     drop(call.send(reply));
                 }
+                Ok(())
+            }
+            Some(server_message::Kind::Printed(printed)) => {
+                printed::write(&printed.text);
                 Ok(())
             }
             Some(server_message::Kind::Yield(_)) if self.holder.takes_yield() => Ok(()),

@@ -30,6 +30,7 @@ use fpga_session::includes::Includes;
 use fpga_session::locality::Locality;
 use fpga_session::metrics::{Counted, Metrics};
 use fpga_session::outgoing::Outgoing;
+use fpga_session::printed::Printed;
 use fpga_session::programs::Sources;
 use fpga_session::quiesce::QuiesceLock;
 use fpga_session::reporting::{Reconfigured, Reports};
@@ -98,6 +99,7 @@ impl TenantProcessArgs {
                 .context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")?;
             (confinement, Includes::below(folder).context("the tenant's folder")?)
         };
+        let printed = Printed::catch().context("the kernels' output can't be caught")?;
         let listener = confine(&setup, &runtime)?;
         manager.0.send(&FromTenant::Confined, listener.as_ref().map(AsFd::as_fd), Room::Awaited)?;
         // The manager alone answers the requests of the kernel.
@@ -111,7 +113,7 @@ impl TenantProcessArgs {
         // them.
         catalogue.watch(store.clone(), || {}).context("cannot start a thread")?;
         let built = (confinement, includes);
-        let shared = Arc::new(shared(&setup, &manager, store, catalogue, built)?);
+        let shared = Arc::new(shared(&setup, &manager, (store, catalogue), built, printed)?);
         count(&shared, &manager).context("cannot start a thread")?;
         for (packet, fd) in early {
             handle(packet, fd, &shared, &setup.tenant, &manager.1)?;
@@ -187,9 +189,9 @@ fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<Option<OwnedFd>> 
 fn shared(
     setup: &Setup,
     manager: &ToManager,
-    store: Arc<BitstreamStore>,
-    catalogue: Arc<Catalogue>,
+    (store, catalogue): (Arc<BitstreamStore>, Arc<Catalogue>),
     (confinement, includes): (Confinement, Includes),
+    printed: Printed,
 ) -> anyhow::Result<Shared> {
     let settings = Settings::new(Current { default_quota: setup.quota, ..Current::default() });
     let of_reports = manager.clone();
@@ -227,6 +229,7 @@ fn shared(
         gate: Arc::new(gate),
         tracer: spans::tracer(setup, manager)?,
         sources: if setup.common.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
+        printed: Some(printed),
         ..Config::without_listeners(dispatcher, settings, store)
     };
     Ok(Shared::new(config, governor, Shutdown::new())?)

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::commands::{Body, Operation};
 use crate::dependencies::{Cause, DependencyTracker, EventId};
 use crate::moments::Moments;
+use crate::printed::Taker;
 use crate::queue::Waiting;
 use crate::report::{Ended, Got, Report, Told};
 use fpga_board::dispatch::TaskId;
@@ -51,6 +52,7 @@ impl<N: Notify> Executor<N> {
         reports: &mut Vec<Report>,
     ) -> Option<TaskId> {
         let mut running = self.running.remove(&event)?;
+        reports.extend(self.printed.as_ref().and_then(Taker::take).map(Report::Printed));
         let status = if status < 0 || running.enqueued.is_one_event() {
             status
         } else {

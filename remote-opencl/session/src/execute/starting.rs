@@ -136,7 +136,11 @@ impl<N: Notify> Executor<N> {
                 | Operation::ReadImage { into: None, .. }
                 | Operation::ReadRect { into: None, .. }
         );
-        if gives_data || body.queue.times == Times::Shown || !enqueued.is_one_event() {
+        if gives_data
+            || self.printed.is_some()
+            || body.queue.times == Times::Shown
+            || !enqueued.is_one_event()
+        {
             return None;
         }
         let ring = self.ring.clone()?;

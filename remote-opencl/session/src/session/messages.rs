@@ -180,7 +180,13 @@ impl Session {
         hold: Option<Hold>,
     ) -> Result<(), Violation> {
         let id = call.id;
-        match call.method.ok_or(CallError::NoMethod)? {
+        let method = call.method.ok_or(CallError::NoMethod)?;
+        if may_print(&method)
+            && let Some(printed) = &self.shared.config.printed
+        {
+            self.executor.tell_of_text(printed.taker());
+        }
+        match method {
             Method::CreateUserEvent(create) => {
                 let context = self.objects.context(create.context);
                 self.new_event(create.event)?;
@@ -362,5 +368,15 @@ impl Session {
         }
         self.go(step);
         Ok(())
+    }
+}
+
+/// Whether the call makes a program that may print.
+fn may_print(method: &Method) -> bool {
+    match method {
+        Method::CreateProgramWithSource(create) => create.prints,
+        Method::CreateProgramWithIl(create) => create.prints,
+        Method::CreateProgramWithBinary(create) => create.prints,
+        _ => false,
     }
 }

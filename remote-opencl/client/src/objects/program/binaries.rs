@@ -5,6 +5,7 @@ use crate::base::sync::lock;
 use crate::error::{ClError, Result};
 use crate::objects::context::Context;
 use crate::objects::platform::Device;
+use crate::printed;
 use crate::session::check_status;
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, reply};
@@ -70,7 +71,8 @@ impl Program {
             digest: digest.clone(),
             length: bytes.len() as u64,
         });
-        let mut result = send_digests(id, context, refs.collect())?;
+        let prints = binaries.iter().any(|(_, bytes)| printed::may_print(bytes));
+        let mut result = send_digests(id, context, refs.collect(), prints)?;
         let mut missing = std::mem::take(&mut result.missing);
         missing.sort();
         missing.dedup();
@@ -104,7 +106,7 @@ impl Program {
         let digest = Bytes::copy_from_slice(&digest);
         // Nobody here knows the length, which the manager needs only for bytes that it lacks.
         let binary = v1::BinaryRef { device: device.id(), digest, length: 0 };
-        let result = send_digests(id, context, vec![binary])?;
+        let result = send_digests(id, context, vec![binary], false)?;
         if !result.missing.is_empty() {
             // The manager keeps a program that waits for its bytes.
             context.session().release(id);
@@ -158,8 +160,9 @@ fn send_digests(
     program: u64,
     context: &Arc<Context>,
     binaries: Vec<v1::BinaryRef>,
+    prints: bool,
 ) -> Result<v1::BinariesResult, BinariesError> {
-    let create = v1::CreateProgramWithBinary { program, context: context.id(), binaries };
+    let create = v1::CreateProgramWithBinary { program, context: context.id(), binaries, prints };
     binaries_result(context.session().call(Method::CreateProgramWithBinary(create))?)
 }
 
