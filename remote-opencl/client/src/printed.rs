@@ -1,4 +1,5 @@
 //! What kernels print, with `printf`: it goes to the standard output of the program, as if its own runtime had printed.
+#![allow(unsafe_code)]
 
 use memchr::memmem::find;
 use std::fs::File;
