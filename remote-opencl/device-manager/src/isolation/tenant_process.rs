@@ -4,6 +4,8 @@
 //! sessions get what they held of the device.
 
 mod control_messages;
+#[cfg(test)]
+mod tests;
 
 use super::guard;
 use super::outbound::Outbound;
@@ -12,7 +14,7 @@ use super::shared_board::{Member, SharedBoard};
 use control_messages::{Held, Violation};
 use fpga_board::dispatch::{Grant, TaskId, Tenant};
 use fpga_board::slots::SessionId;
-use fpga_board::whole_board::{MemberId, Order};
+use fpga_board::whole_board::{MemberDeadline, MemberId, Order};
 use fpga_core::bitstream::Digest;
 use fpga_session::governor::TenantAccount;
 use fpga_session::locality::Locality;
@@ -48,6 +50,8 @@ pub struct TenantProcess {
     account: TenantAccount,
     /// The board, if it is reconfigured as a whole.
     board: Option<Arc<SharedBoard>>,
+    /// When the manager began to start the process.
+    began: Instant,
     state: Mutex<State>,
     /// Notified when granted tasks have ended.
     tasks_ended: Notify,
@@ -84,8 +88,8 @@ struct State {
     builds: usize,
     /// Number of granted loads whose outcome has not been reported yet.
     loads: usize,
-    /// Since when the process is to leave the board.
-    leaves_since: Option<Instant>,
+    /// How long a board that is reconfigured as a whole waits for the process.
+    deadline: MemberDeadline,
     /// Start of the time without any session.
     idle_since: Instant,
 }
@@ -120,6 +124,8 @@ enum Life {
     TooLarge,
     /// Over, because the process did not leave a board that was to be reconfigured as a whole.
     Stays,
+    /// Over, because the process did not end its load of such a board.
+    Loads,
 }
 
 /// How a process ended.
@@ -147,6 +153,7 @@ impl TenantProcess {
         account: TenantAccount,
         board: Option<Arc<SharedBoard>>,
     ) -> Self {
+        let began = Instant::now();
         let state = State {
             life: Life::Lives,
             sessions: BTreeMap::new(),
@@ -157,16 +164,21 @@ impl TenantProcess {
             held: HashMap::new(),
             builds: 0,
             loads: 0,
-            leaves_since: None,
-            idle_since: Instant::now(),
+            deadline: MemberDeadline::default(),
+            idle_since: began,
         };
         let (control, state, tasks_ended) = (Outbound::new(control), Mutex::new(state), Notify::new());
-        Self { tenant, first_task, control, account, board, state, tasks_ended }
+        Self { tenant, first_task, control, account, board, began, state, tasks_ended }
     }
 
     /// The process as a user of a board that is reconfigured as a whole.
     pub(super) fn member(&self) -> MemberId {
         MemberId(self.first_task)
+    }
+
+    /// The time since [`Self::began`].
+    fn now(&self) -> Duration {
+        self.began.elapsed()
     }
 
     /// The tenant of the process.
@@ -260,6 +272,10 @@ impl TenantProcess {
                 "another task needed the board, which is reconfigured as a whole, and this tenant's process did not leave \
                  it in time: the process was ended; a new session gets a new one",
             )),
+            Life::Loads => Some(Status::aborted(
+                "this tenant's process loaded the board, which is reconfigured as a whole, and did not end the load in \
+                 time: the process was ended; a new session gets a new one",
+            )),
             Life::Lives | Life::Over | Life::Stuck => None,
         }
     }
@@ -333,7 +349,7 @@ impl TenantProcess {
     pub(super) fn leave_nothing(&self, shared: &Shared) {
         let (sessions, held) = {
             let mut state = self.state.lock();
-            if !matches!(state.life, Life::TooLarge | Life::Stays) {
+            if !matches!(state.life, Life::TooLarge | Life::Stays | Life::Loads) {
                 state.life = Life::Over;
             }
             // Dropped after the lock is released, since dropping notifies waiters.
@@ -380,7 +396,7 @@ impl TenantProcess {
                 Ok(Received::End) => {
                     return match self.state.lock().life {
                         Life::Lives => Ending::Died,
-                        Life::Over | Life::Stays => Ending::Retired,
+                        Life::Over | Life::Stays | Life::Loads => Ending::Retired,
                         Life::Stuck => Ending::Stuck,
                         Life::TooLarge => Ending::TooLarge,
                     };
@@ -420,15 +436,10 @@ impl TenantProcess {
 
 impl Member for TenantProcess {
     fn orders(&self, order: Order) {
+        self.state.lock().deadline.ordered(&order, self.now());
         match order {
-            Order::Leave(round) => {
-                self.state.lock().leaves_since = Some(Instant::now());
-                self.tell(&ToTenant::Leave { round });
-            }
-            Order::Return(images) => {
-                self.state.lock().leaves_since = None;
-                self.tell(&ToTenant::Return { images });
-            }
+            Order::Leave(round) => self.tell(&ToTenant::Leave { round }),
+            Order::Return(images) => self.tell(&ToTenant::Return { images }),
             Order::Start(grant) => self.tell(&ToTenant::Granted((&grant).into())),
         }
     }
