@@ -4,6 +4,7 @@
 //! sessions get what they held of the device.
 
 mod control_messages;
+mod granted_loads;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use fpga_session::locality::Locality;
 use fpga_session::router::Input;
 use fpga_session::segments::FdChannel;
 use fpga_session::session::Shared;
+use granted_loads::GrantedLoads;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -86,8 +88,7 @@ struct State {
     held: HashMap<u64, Held>,
     /// Number of builds that have a place or wait for one.
     builds: usize,
-    /// Number of granted loads whose outcome has not been reported yet.
-    loads: usize,
+    loads: GrantedLoads,
     /// How long a board that is reconfigured as a whole waits for the process.
     deadline: MemberDeadline,
     /// Start of the time without any session.
@@ -163,7 +164,7 @@ impl TenantProcess {
             questions: 0,
             held: HashMap::new(),
             builds: 0,
-            loads: 0,
+            loads: GrantedLoads::default(),
             deadline: MemberDeadline::default(),
             idle_since: began,
         };
@@ -304,13 +305,23 @@ impl TenantProcess {
             if !grant.load.is_empty() {
                 task.load = TaskLoad::Granted;
             }
-            state.loads += grant.load.len();
             state.granted.insert(grant.task);
         }
         match &self.board {
             Some(board) => board.granted(self.member(), grant.clone()),
-            None => self.tell(&ToTenant::Granted(grant.into())),
+            None => self.start(grant),
         }
+    }
+
+    fn start(&self, grant: &Grant) {
+        {
+            let mut state = self.state.lock();
+            // A hostile process may have said that the task has ended.
+            if state.granted.contains(&grant.task) {
+                state.loads.started(grant, self.now());
+            }
+        }
+        self.tell(&ToTenant::Granted(grant.into()));
     }
 
     /// Passes a client's connection to the side socket on to the process.
@@ -440,7 +451,7 @@ impl Member for TenantProcess {
         match order {
             Order::Leave(round) => self.tell(&ToTenant::Leave { round }),
             Order::Return(images) => self.tell(&ToTenant::Return { images }),
-            Order::Start(grant) => self.tell(&ToTenant::Granted((&grant).into())),
+            Order::Start(grant) => self.start(&grant),
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
 use crate::isolation::packets::{FromTenant, ToTenant, kind};
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
-use fpga_board::slots::{Demand, SessionId, SlotIndex};
+use fpga_board::slots::{Demand, SessionId, SlotIndex, SlotLoad};
 use fpga_board::whole_board::{Step, TimeLimits, UnknownRound, Word};
 use fpga_core::bitstream::Digest;
 use fpga_core::gate::Origin;
@@ -125,6 +125,7 @@ impl TenantProcess {
             FromTenant::Finished { task, launches } => {
                 let (ran, known) = {
                     let mut state = self.state.lock();
+                    state.loads.ended(TaskId(task));
                     (state.granted.remove(&TaskId(task)), state.tasks.remove(&TaskId(task)))
                 };
                 if let Some(known) = known {
@@ -153,7 +154,8 @@ impl TenantProcess {
             }
             FromTenant::Board(word) => self.said(word)?,
             FromTenant::Reconfigured { slot, bitstream, took_us } => {
-                self.reconfigured(shared, slot, bitstream, took_us);
+                let load = SlotLoad { slot: SlotIndex(slot), bitstream };
+                self.reconfigured(shared, load, Duration::from_micros(took_us));
             }
             FromTenant::Ask { question, session, bitstream, origin } => {
                 self.asked(shared, question, (SessionId(session), bitstream), origin)?;
@@ -342,18 +344,11 @@ impl TenantProcess {
         Ok(())
     }
 
-    fn reconfigured(&self, shared: &Shared, slot: u32, bitstream: Digest, took_us: u64) {
-        let expected = {
-            let mut state = self.state.lock();
-            let expected = state.loads > 0;
-            state.loads = state.loads.saturating_sub(1);
-            expected
-        };
-        if expected && shared.config.dispatcher.has(SlotIndex(slot)) {
-            let took = Duration::from_micros(took_us).min(MAX_RECONFIGURATION);
-            let (slot, tenant) = (SlotIndex(slot), self.tenant.clone());
-            shared.config.reports.reconfigured(&Reconfigured { slot, bitstream, took, tenant });
-        }
+    fn reconfigured(&self, shared: &Shared, load: SlotLoad, took: Duration) {
+        let Some(took) = self.state.lock().loads.reported(load, took, self.now()) else { return };
+        let (SlotLoad { slot, bitstream }, took) = (load, took.min(MAX_RECONFIGURATION));
+        let tenant = self.tenant.clone();
+        shared.config.reports.reconfigured(&Reconfigured { slot, bitstream, took, tenant });
     }
 }
 
