@@ -3,13 +3,15 @@
 //! A load takes the board from all processes: each saves what its buffers contain, releases the objects of the vendor, and
 //! says so. Then the process of the granted task loads the image. The others return when they next need the board.
 //!
-//! [`WholeBoard`] is the manager's side, [`Presence`] the side of each process. Neither has I/O; tests run them against
-//! each other in random orders.
+//! [`WholeBoard`] is the manager's side, [`Presence`] the side of each process, and [`MemberDeadline`] bounds how long the
+//! manager waits for a process. None has I/O; tests run them against each other in random orders.
 
+mod deadline;
 mod presence;
 #[cfg(test)]
 mod tests;
 
+pub use deadline::{MemberDeadline, Step, TimeLimits, UnknownRound};
 pub use presence::{LoadTicket, LoadWork, Presence, Word, Work};
 
 use crate::dispatch::{Grant, TaskId};

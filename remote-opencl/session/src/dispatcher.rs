@@ -283,13 +283,6 @@ impl Dispatcher {
         self.lock().dispatch.slots().len()
     }
 
-    /// Whether a slot of the board is one of these slots.
-    #[must_use]
-    pub fn has(&self, slot: SlotIndex) -> bool {
-        let place = slot.0.checked_sub(self.first_slot.0).and_then(|place| usize::try_from(place).ok());
-        place.is_some_and(|place| place < self.slots())
-    }
-
     /// Most bitstreams that one task may need: one for each slot, or fewer if another process decides.
     #[must_use]
     pub fn max_bitstreams(&self) -> usize {

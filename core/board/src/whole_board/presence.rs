@@ -189,3 +189,27 @@ impl Presence {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_wants_nothing_is_not_asked_to_make_its_objects_again() {
+        let image = Digest::from_bytes([1; 32]);
+        let mut presence = Presence::default();
+        presence.leave(Round(1));
+        assert_eq!(presence.work(), Some(Work::Release));
+        presence.released();
+        assert_eq!(presence.work(), Some(Work::Say(Word::IsOff(Round(1)))));
+        presence.may_return(vec![image]);
+        assert_eq!(presence.work(), Some(Work::Say(Word::IsBack(Loaded::No))));
+        assert_eq!(presence.work(), None, "nobody has come");
+        assert!(presence.is_open() && !presence.enter() && !presence.is_open());
+        assert_eq!(presence.work(), Some(Work::Restore(vec![image])));
+        presence.leave(Round(2));
+        presence.restored();
+        assert!(!presence.enter(), "it has to leave again first");
+        assert_eq!(presence.work(), Some(Work::Release));
+    }
+}

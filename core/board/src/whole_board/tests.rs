@@ -3,11 +3,14 @@
 use super::*;
 use crate::slots::{SessionId, SlotIndex, SlotLoad};
 use proptest::prelude::*;
+use std::time::Duration;
 
 /// A process, with the threads that its presence drives.
 #[derive(Debug, Default)]
 struct Process {
     presence: Presence,
+    /// What the manager waits for.
+    deadline: MemberDeadline,
     /// Whether it has been told to return for the first time.
     has_begun: bool,
     /// Whether it has objects of the vendor; while they are made again, too.
@@ -72,7 +75,9 @@ fn image(number: u8) -> Digest {
 impl World {
     fn send(&mut self, orders: Orders) {
         for (member, order) in orders {
-            self.processes.get_mut(&member).expect("a member is a process").to_process.push_back(order);
+            let process = self.processes.get_mut(&member).expect("a member is a process");
+            process.deadline.ordered(&order, Duration::ZERO);
+            process.to_process.push_back(order);
         }
     }
 
@@ -172,9 +177,9 @@ impl World {
             Step::ToProcess(index) => self.receive(index),
             Step::ToManager(index) => {
                 let Some(member) = self.at(index) else { return };
-                let Some(word) = self.processes.get_mut(&member).unwrap().to_manager.pop_front() else {
-                    return;
-                };
+                let process = self.processes.get_mut(&member).unwrap();
+                let Some(word) = process.to_manager.pop_front() else { return };
+                process.deadline.said(word).expect("a process keeps to the protocol");
                 let orders = match word {
                     Word::IsOff(round) => self.board.is_off(member, round),
                     Word::IsBack(loaded) => self.board.is_back(member, loaded),
@@ -349,28 +354,12 @@ proptest! {
         for _ in 0..4 {
             (0..world.processes.len()).for_each(|index| world.step(&Step::Work(index)));
         }
+        let limits = TimeLimits { leave: Duration::ZERO, load: Duration::ZERO };
         for (member, process) in &mut world.processes {
+            prop_assert_eq!(process.deadline.overdue(Duration::MAX, limits), None, "{:?} is awaited", member);
             prop_assert!(process.has_begun && process.presence.enter(), "{member:?} stays out: {process:?}");
         }
     }
-}
-
-#[test]
-fn a_process_that_wants_nothing_is_not_asked_to_make_its_objects_again() {
-    let mut presence = Presence::default();
-    presence.leave(Round(1));
-    assert_eq!(presence.work(), Some(Work::Release));
-    presence.released();
-    assert_eq!(presence.work(), Some(Work::Say(Word::IsOff(Round(1)))));
-    presence.may_return(vec![image(1)]);
-    assert_eq!(presence.work(), Some(Work::Say(Word::IsBack(Loaded::No))));
-    assert_eq!(presence.work(), None, "nobody has come");
-    assert!(presence.is_open() && !presence.enter() && !presence.is_open());
-    assert_eq!(presence.work(), Some(Work::Restore(vec![image(1)])));
-    presence.leave(Round(2));
-    presence.restored();
-    assert!(!presence.enter(), "it has to leave again first");
-    assert_eq!(presence.work(), Some(Work::Release));
 }
 
 #[test]

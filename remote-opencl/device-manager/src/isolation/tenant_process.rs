@@ -4,6 +4,9 @@
 //! sessions get what they held of the device.
 
 mod control_messages;
+mod granted_loads;
+#[cfg(test)]
+mod tests;
 
 use super::guard;
 use super::outbound::Outbound;
@@ -12,13 +15,14 @@ use super::shared_board::{Member, SharedBoard};
 use control_messages::{Held, Violation};
 use fpga_board::dispatch::{Grant, TaskId, Tenant};
 use fpga_board::slots::SessionId;
-use fpga_board::whole_board::{MemberId, Order};
+use fpga_board::whole_board::{MemberDeadline, MemberId, Order};
 use fpga_core::bitstream::Digest;
 use fpga_session::governor::TenantAccount;
 use fpga_session::locality::Locality;
 use fpga_session::router::Input;
 use fpga_session::segments::FdChannel;
 use fpga_session::session::Shared;
+use granted_loads::GrantedLoads;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -48,6 +52,8 @@ pub struct TenantProcess {
     account: TenantAccount,
     /// The board, if it is reconfigured as a whole.
     board: Option<Arc<SharedBoard>>,
+    /// When the manager began to start the process.
+    began: Instant,
     state: Mutex<State>,
     /// Notified when granted tasks have ended.
     tasks_ended: Notify,
@@ -82,10 +88,9 @@ struct State {
     held: HashMap<u64, Held>,
     /// Number of builds that have a place or wait for one.
     builds: usize,
-    /// Number of granted loads whose outcome has not been reported yet.
-    loads: usize,
-    /// Since when the process is to leave the board.
-    leaves_since: Option<Instant>,
+    loads: GrantedLoads,
+    /// How long a board that is reconfigured as a whole waits for the process.
+    deadline: MemberDeadline,
     /// Start of the time without any session.
     idle_since: Instant,
 }
@@ -120,6 +125,8 @@ enum Life {
     TooLarge,
     /// Over, because the process did not leave a board that was to be reconfigured as a whole.
     Stays,
+    /// Over, because the process did not end its load of such a board.
+    Loads,
 }
 
 /// How a process ended.
@@ -147,6 +154,7 @@ impl TenantProcess {
         account: TenantAccount,
         board: Option<Arc<SharedBoard>>,
     ) -> Self {
+        let began = Instant::now();
         let state = State {
             life: Life::Lives,
             sessions: BTreeMap::new(),
@@ -156,17 +164,22 @@ impl TenantProcess {
             questions: 0,
             held: HashMap::new(),
             builds: 0,
-            loads: 0,
-            leaves_since: None,
-            idle_since: Instant::now(),
+            loads: GrantedLoads::default(),
+            deadline: MemberDeadline::default(),
+            idle_since: began,
         };
         let (control, state, tasks_ended) = (Outbound::new(control), Mutex::new(state), Notify::new());
-        Self { tenant, first_task, control, account, board, state, tasks_ended }
+        Self { tenant, first_task, control, account, board, began, state, tasks_ended }
     }
 
     /// The process as a user of a board that is reconfigured as a whole.
     pub(super) fn member(&self) -> MemberId {
         MemberId(self.first_task)
+    }
+
+    /// The time since [`Self::began`].
+    fn now(&self) -> Duration {
+        self.began.elapsed()
     }
 
     /// The tenant of the process.
@@ -260,6 +273,10 @@ impl TenantProcess {
                 "another task needed the board, which is reconfigured as a whole, and this tenant's process did not leave \
                  it in time: the process was ended; a new session gets a new one",
             )),
+            Life::Loads => Some(Status::aborted(
+                "this tenant's process loaded the board, which is reconfigured as a whole, and did not end the load in \
+                 time: the process was ended; a new session gets a new one",
+            )),
             Life::Lives | Life::Over | Life::Stuck => None,
         }
     }
@@ -288,13 +305,23 @@ impl TenantProcess {
             if !grant.load.is_empty() {
                 task.load = TaskLoad::Granted;
             }
-            state.loads += grant.load.len();
             state.granted.insert(grant.task);
         }
         match &self.board {
             Some(board) => board.granted(self.member(), grant.clone()),
-            None => self.tell(&ToTenant::Granted(grant.into())),
+            None => self.start(grant),
         }
+    }
+
+    fn start(&self, grant: &Grant) {
+        {
+            let mut state = self.state.lock();
+            // A hostile process may have said that the task has ended.
+            if state.granted.contains(&grant.task) {
+                state.loads.started(grant, self.now());
+            }
+        }
+        self.tell(&ToTenant::Granted(grant.into()));
     }
 
     /// Passes a client's connection to the side socket on to the process.
@@ -333,7 +360,7 @@ impl TenantProcess {
     pub(super) fn leave_nothing(&self, shared: &Shared) {
         let (sessions, held) = {
             let mut state = self.state.lock();
-            if !matches!(state.life, Life::TooLarge | Life::Stays) {
+            if !matches!(state.life, Life::TooLarge | Life::Stays | Life::Loads) {
                 state.life = Life::Over;
             }
             // Dropped after the lock is released, since dropping notifies waiters.
@@ -380,7 +407,7 @@ impl TenantProcess {
                 Ok(Received::End) => {
                     return match self.state.lock().life {
                         Life::Lives => Ending::Died,
-                        Life::Over | Life::Stays => Ending::Retired,
+                        Life::Over | Life::Stays | Life::Loads => Ending::Retired,
                         Life::Stuck => Ending::Stuck,
                         Life::TooLarge => Ending::TooLarge,
                     };
@@ -420,16 +447,11 @@ impl TenantProcess {
 
 impl Member for TenantProcess {
     fn orders(&self, order: Order) {
+        self.state.lock().deadline.ordered(&order, self.now());
         match order {
-            Order::Leave(round) => {
-                self.state.lock().leaves_since = Some(Instant::now());
-                self.tell(&ToTenant::Leave { round });
-            }
-            Order::Return(images) => {
-                self.state.lock().leaves_since = None;
-                self.tell(&ToTenant::Return { images });
-            }
-            Order::Start(grant) => self.tell(&ToTenant::Granted((&grant).into())),
+            Order::Leave(round) => self.tell(&ToTenant::Leave { round }),
+            Order::Return(images) => self.tell(&ToTenant::Return { images }),
+            Order::Start(grant) => self.start(&grant),
         }
     }
 }

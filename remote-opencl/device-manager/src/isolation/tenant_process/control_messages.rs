@@ -4,8 +4,8 @@
 use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
 use crate::isolation::packets::{FromTenant, ToTenant, kind};
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
-use fpga_board::slots::{Demand, SessionId, SlotIndex};
-use fpga_board::whole_board::Word;
+use fpga_board::slots::{Demand, SessionId, SlotIndex, SlotLoad};
+use fpga_board::whole_board::{Step, TimeLimits, UnknownRound, Word};
 use fpga_core::bitstream::Digest;
 use fpga_core::gate::Origin;
 use fpga_session::builds::BuildPermit;
@@ -31,7 +31,8 @@ const MAX_ALLOWED: usize = 1 << 16;
 const MAX_HELD: usize = 1 << 16;
 /// Time after which a build loses its place if builds of other tenants wait.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
-/// Longest reconfiguration time that is accepted from a process.
+/// Longest reconfiguration time that is accepted from a process. A load of the whole board that takes longer ends the
+/// process.
 const MAX_RECONFIGURATION: Duration = Duration::from_secs(600);
 
 /// A breach of the protocol, which ends the process.
@@ -57,6 +58,10 @@ pub(in crate::isolation) enum Violation {
     Board,
     #[error("it has not left the board in time, which is to be reconfigured as a whole")]
     Stays,
+    #[error("it has not ended in time its load of the board, which is reconfigured as a whole")]
+    Loads,
+    #[error(transparent)]
+    Round(#[from] UnknownRound),
     #[error("a task was refused: {0}")]
     Refused(#[from] fpga_board::dispatch::TaskRefusal),
     #[error("it does not listen, or says what is no packet: {0}")]
@@ -120,6 +125,7 @@ impl TenantProcess {
             FromTenant::Finished { task, launches } => {
                 let (ran, known) = {
                     let mut state = self.state.lock();
+                    state.loads.ended(TaskId(task));
                     (state.granted.remove(&TaskId(task)), state.tasks.remove(&TaskId(task)))
                 };
                 if let Some(known) = known {
@@ -146,14 +152,10 @@ impl TenantProcess {
                     shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
                 }
             }
-            FromTenant::Board(word) => {
-                if let Word::IsOff(_) = word {
-                    self.state.lock().leaves_since = None;
-                }
-                self.board.as_ref().ok_or(Violation::Board)?.said(self.member(), word);
-            }
+            FromTenant::Board(word) => self.said(word)?,
             FromTenant::Reconfigured { slot, bitstream, took_us } => {
-                self.reconfigured(shared, slot, bitstream, took_us);
+                let load = SlotLoad { slot: SlotIndex(slot), bitstream };
+                self.reconfigured(shared, load, Duration::from_micros(took_us));
             }
             FromTenant::Ask { question, session, bitstream, origin } => {
                 self.asked(shared, question, (SessionId(session), bitstream), origin)?;
@@ -226,15 +228,18 @@ impl TenantProcess {
     }
 
     /// Ends a process whose build has run for longer than [`BUILD_TIMEOUT`] if other tenants wait for its
-    /// place, since a compiler can be made to run for ever; and one that does not leave the board in time.
+    /// place, since a compiler can be made to run for ever; and one that does not leave or load the board in time.
     pub(super) fn makes_room(&self, shared: &Shared) -> Result<(), Violation> {
-        let now = Instant::now();
         let mut state = self.state.lock();
-        if state.stays(now, shared.config.abandoned_grace) {
-            state.life = Life::Stays;
-            return Err(Violation::Stays);
+        if let Some(step) = state.overdue(self.now(), shared.config.abandoned_grace) {
+            let (life, violation) = match step {
+                Step::Leave(_) => (Life::Stays, Violation::Stays),
+                Step::Load | Step::Return => (Life::Loads, Violation::Loads),
+            };
+            state.life = life;
+            return Err(violation);
         }
-        let overstays = state.a_build_overstays(now);
+        let overstays = state.a_build_overstays(Instant::now());
         drop(state);
         if overstays && shared.config.builds.are_wanted_by_others(&self.tenant) {
             return Err(Violation::Build);
@@ -330,18 +335,20 @@ impl TenantProcess {
         self.tell(&ToTenant::answer(question, refused));
     }
 
-    fn reconfigured(&self, shared: &Shared, slot: u32, bitstream: Digest, took_us: u64) {
-        let expected = {
-            let mut state = self.state.lock();
-            let expected = state.loads > 0;
-            state.loads = state.loads.saturating_sub(1);
-            expected
-        };
-        if expected && shared.config.dispatcher.has(SlotIndex(slot)) {
-            let took = Duration::from_micros(took_us).min(MAX_RECONFIGURATION);
-            let (slot, tenant) = (SlotIndex(slot), self.tenant.clone());
-            shared.config.reports.reconfigured(&Reconfigured { slot, bitstream, took, tenant });
-        }
+    /// Passes on what the process says about a board that is reconfigured as a whole.
+    pub(super) fn said(&self, word: Word) -> Result<(), Violation> {
+        let board = self.board.as_ref().ok_or(Violation::Board)?;
+        // Before the board takes the word, since it may answer with the next order.
+        self.state.lock().deadline.said(word)?;
+        board.said(self.member(), word);
+        Ok(())
+    }
+
+    fn reconfigured(&self, shared: &Shared, load: SlotLoad, took: Duration) {
+        let Some(took) = self.state.lock().loads.reported(load, took, self.now()) else { return };
+        let (SlotLoad { slot, bitstream }, took) = (load, took.min(MAX_RECONFIGURATION));
+        let tenant = self.tenant.clone();
+        shared.config.reports.reconfigured(&Reconfigured { slot, bitstream, took, tenant });
     }
 }
 
@@ -354,10 +361,11 @@ impl State {
         Ok(())
     }
 
-    /// Whether the process was to leave the board and has not. A build can't be stopped, so it has more time.
-    fn stays(&self, now: Instant, limit: Duration) -> bool {
-        let limit = if self.builds > 0 { BUILD_TIMEOUT } else { limit };
-        self.leaves_since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
+    /// What the process should have done for the board by now. A build can't be stopped, so the process then has more time
+    /// than `leave`.
+    pub(super) fn overdue(&self, now: Duration, leave: Duration) -> Option<Step> {
+        let leave = if self.builds > 0 { BUILD_TIMEOUT } else { leave };
+        self.deadline.overdue(now, TimeLimits { leave, load: MAX_RECONFIGURATION })
     }
 
     fn a_build_overstays(&self, now: Instant) -> bool {

@@ -212,6 +212,7 @@ impl Client {
             }
             Some(ServerKind::Ack(_)) => {}
             Some(ServerKind::Yield(_)) => self.yields = true,
+            Some(ServerKind::Printed(_)) => panic!("no program prints"),
             Some(ServerKind::Welcome(_)) => panic!("a second Welcome"),
         }
         Ok(true)

@@ -46,8 +46,13 @@ impl Client {
     pub async fn source(&mut self, context: u64, source: &str) -> u64 {
         let program = self.id();
         let source = Some(self.data(source.as_bytes().to_vec()).await);
-        self.cast(Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source }))
-            .await;
+        self.cast(Method::CreateProgramWithSource(v1::CreateProgramWithSource {
+            program,
+            context,
+            source,
+            prints: false,
+        }))
+        .await;
         program
     }
 
@@ -96,7 +101,7 @@ impl Client {
         let program = self.id();
         let digest = Bytes::copy_from_slice(digest_of(binary).as_bytes());
         let binaries = vec![v1::BinaryRef { device: self.device(), digest, length: binary.len() as u64 }];
-        let create = v1::CreateProgramWithBinary { program, context, binaries };
+        let create = v1::CreateProgramWithBinary { program, context, binaries, prints: false };
         let reply = self.call(Method::CreateProgramWithBinary(create)).await;
         (program, binaries_result(&reply).missing.len())
     }

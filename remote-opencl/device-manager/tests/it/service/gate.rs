@@ -32,7 +32,12 @@ async fn announce(client: &mut Client, context: u64, binary: &[u8]) -> v1::Reply
     let digest = digest_of(binary).as_bytes().to_vec().into();
     let binaries = vec![v1::BinaryRef { device: client.device(), digest, length: binary.len() as u64 }];
     let reply = client
-        .call(Method::CreateProgramWithBinary(v1::CreateProgramWithBinary { program, context, binaries }))
+        .call(Method::CreateProgramWithBinary(v1::CreateProgramWithBinary {
+            program,
+            context,
+            binaries,
+            prints: false,
+        }))
         .await;
     if reply.status != 0 {
         // A refused program fails at its use.

@@ -209,7 +209,7 @@ async fn a_binary_that_is_not_what_it_was_announced_as_is_refused() {
     let (program, device) = (client.id(), client.device());
     let digest = Bytes::from_static(&[7; 32]);
     let binaries = vec![v1::BinaryRef { device, digest: digest.clone(), length: 3 }];
-    let create = v1::CreateProgramWithBinary { program, context, binaries };
+    let create = v1::CreateProgramWithBinary { program, context, binaries, prints: false };
     assert_eq!(client.call(Method::CreateProgramWithBinary(create)).await.status, 0);
     let data = Some(client.data(b"abc".to_vec()).await);
     let provide = v1::ProvideBinary { program, digest, data };

@@ -187,7 +187,7 @@ async fn a_program_of_two_binaries_for_a_board_with_one_slot_does_not_end_its_te
         digest: digest_of(binary).as_bytes().to_vec().into(),
         length: binary.len() as u64,
     });
-    let create = v1::CreateProgramWithBinary { program, context, binaries: named.collect() };
+    let create = v1::CreateProgramWithBinary { program, context, binaries: named.collect(), prints: false };
     let reply = client.call(Method::CreateProgramWithBinary(create)).await;
     assert_eq!((reply.status, binaries_result(&reply).missing.len()), (0, 2));
     for binary in &binaries {

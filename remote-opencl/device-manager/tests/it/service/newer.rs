@@ -88,7 +88,7 @@ async fn pipes_queues_and_programs_that_nobody_can_have_are_refused() {
     let status = client.call(Method::CreateDeviceQueue(preferred)).await.status;
     assert!([0, -35].contains(&status), "{status}");
     let code = v1::Data { form: Some(v1::data::Form::Inline(vec![0xff; 64].into())) };
-    let il = v1::CreateProgramWithIl { program: client.id(), context, il: Some(code) };
+    let il = v1::CreateProgramWithIl { program: client.id(), context, il: Some(code), prints: false };
     let names = "no.such.kernel;;\0".to_owned();
     let devices = vec![device];
     let built_in = v1::CreateProgramWithBuiltInKernels { program: client.id(), context, devices, names };

@@ -293,7 +293,7 @@ async fn a_leased_session_has_programs_of_its_bitstream_alone() {
     let (program, device) = (client.id(), client.device());
     let digest = Bytes::copy_from_slice(digest_of(&other).as_bytes());
     let binaries = vec![v1::BinaryRef { device, digest, length: other.len() as u64 }];
-    let create = v1::CreateProgramWithBinary { program, context, binaries };
+    let create = v1::CreateProgramWithBinary { program, context, binaries, prints: false };
     let reply = client.call(Method::CreateProgramWithBinary(create)).await;
     assert_eq!(reply.status, -5);
     let refusal = &binaries_result(&reply).refusal;

@@ -71,11 +71,21 @@ fn method() -> impl Strategy<Value = Method> {
         (id(), id(), bytes(40)).prop_map(|(program, context, bytes)| {
             let source = if bytes.len() > 5 { Bytes::from_static(INCREASE.as_bytes()) } else { bytes };
             let source = Some(v1::Data { form: Some(Form::Inline(source)) });
-            Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source })
+            Method::CreateProgramWithSource(v1::CreateProgramWithSource {
+                program,
+                context,
+                source,
+                prints: false,
+            })
         }),
         (id(), id(), bytes(40)).prop_map(|(program, context, digest)| {
             let binaries = vec![v1::BinaryRef { device: 1, length: 3, digest }];
-            Method::CreateProgramWithBinary(v1::CreateProgramWithBinary { program, context, binaries })
+            Method::CreateProgramWithBinary(v1::CreateProgramWithBinary {
+                program,
+                context,
+                binaries,
+                prints: false,
+            })
         }),
         (id(), bytes(40), data()).prop_map(|(program, digest, data)| Method::ProvideBinary(
             v1::ProvideBinary { program, digest, data }
@@ -205,6 +215,7 @@ async fn whatever_a_session_says_the_manager_lives() {
                 program: 6,
                 context,
                 source: Some(v1::Data { form: Some(Form::Inline(Bytes::from_static(BUSY.as_bytes()))) }),
+                prints: false,
             }),
         ] {
             client.cast(method).await;

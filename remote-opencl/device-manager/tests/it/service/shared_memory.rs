@@ -305,7 +305,7 @@ async fn a_binary_that_changes_in_shared_memory_while_it_is_taken_is_what_its_di
         let (program, device) = (client.id(), client.device());
         let length = binary.len() as u64;
         let binaries = vec![v1::BinaryRef { device, digest: digest.clone(), length }];
-        let create = v1::CreateProgramWithBinary { program, context, binaries };
+        let create = v1::CreateProgramWithBinary { program, context, binaries, prints: false };
         let reply = client.call(Method::CreateProgramWithBinary(create)).await;
         if binaries_result(&reply).missing.is_empty() {
             // It was stored in an earlier attempt: the store then has the right bytes, whatever the segment

@@ -92,7 +92,12 @@ async fn programs_sessions_and_uploads_have_their_quotas() {
     client.source(context, SPIN).await;
     let create = |program| {
         let source = Some(v1::Data { form: Some(v1::data::Form::Inline(SPIN.into())) });
-        Method::CreateProgramWithSource(v1::CreateProgramWithSource { program, context, source })
+        Method::CreateProgramWithSource(v1::CreateProgramWithSource {
+            program,
+            context,
+            source,
+            prints: false,
+        })
     };
     let third = client.id();
     assert_eq!(client.call(create(third)).await.status, -5);
