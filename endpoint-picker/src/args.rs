@@ -112,7 +112,7 @@ pub struct Args {
     #[arg(long, env = "FPGA_ENDPOINTS", value_name = "COUNT", default_value = "3", value_parser = clap::value_parser!(u8).range(1..=16))]
     endpoints: u8,
     /// Most requests of a function that may wait for a slot; more are answered with 429. A Service's annotation
-    /// fpga-scheduling.io/max-waiting goes before it.
+    /// fpga-scheduling.io/max-waiting can lower the limit for its function.
     #[arg(long, env = "FPGA_MAX_WAITING", value_name = "COUNT", default_value_t = 1_000)]
     max_waiting: usize,
     /// Mean number of replicas of a function that the metric of recommended replicas hands out, by demand.

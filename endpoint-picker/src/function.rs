@@ -11,7 +11,8 @@ use std::sync::{Arc, LazyLock};
 /// Label of a Service that is a function; its value is the function's name, or empty for the Service's own name.
 pub const FUNCTION_LABEL: &str = "fpga-scheduling.io/function";
 
-/// Annotation of a function's Service: the most requests that may wait for a slot.
+/// Annotation of a function's Service: the most requests that may wait for a slot, at most the router's own limit
+/// (`--max-waiting`).
 pub const MAX_WAITING_ANNOTATION: &str = "fpga-scheduling.io/max-waiting";
 /// Annotation of a function's Service: the port that takes requests, by its name, its number, or the number in pods. Without
 /// it: ports whose `appProtocol` is HTTP before others, of these `http` before `http-NAME`, and ports of metrics last.
@@ -71,7 +72,7 @@ impl Replica {
 pub struct Function {
     /// The bitstream that its requests use, the first of several; `None` if nobody says.
     pub bitstream: Option<BitstreamId>,
-    /// Most requests that may wait for a slot; the picker's own limit if absent.
+    /// Most requests that may wait for a slot; the picker's own limit if absent or larger.
     pub max_waiting: Option<usize>,
     /// The replicas that are ready.
     pub replicas: Vec<Replica>,

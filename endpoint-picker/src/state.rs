@@ -157,7 +157,7 @@ pub struct Request<'r> {
     pub subset: Option<&'r HashSet<SocketAddr>>,
     /// Maximum number of endpoints in the answer.
     pub most: usize,
-    /// Most requests of a function that may wait for a slot, where the function says nothing else.
+    /// Most requests of a function that may wait for a slot; the function's own limit can only be lower.
     pub max_waiting: usize,
 }
 

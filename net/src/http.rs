@@ -1,9 +1,9 @@
 //! HTTP/1.1 over TCP, TLS or a unix socket, with bounds on the number of connections, the time for a head, the idle
 //! time, and the time for a graceful end.
 //!
-//! When all places are taken, a new connection gets the place of the one that has been idle for longest, so that a
-//! peer cannot keep others out by idle connections alone. A handler reads its request's body through a [`Budget`]
-//! that all requests of a service share.
+//! When all places are taken, the address (or local user) with the most makes room for a new connection of an address
+//! with fewer: by a connection that is idle, or else by one with a request in progress. So one address cannot keep
+//! others out. A handler reads its request's body through a [`Budget`] that all requests of a service share.
 
 mod budget;
 mod connection_limit;
@@ -14,7 +14,7 @@ mod watched;
 use crate::tls::{HandshakeError, ServerTls};
 use axum::Router;
 pub use budget::{BodyError, BodyLimits, Budget, Charge, MAX_WAIT, NoRoom};
-use connection_limit::{ConnectionLimit, ConnectionState, Place};
+use connection_limit::{ConnectionLimit, ConnectionState, Origin, Place};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -68,10 +68,11 @@ impl Limits {
 /// Reason why the server refused or ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// All places are taken by connections with requests in progress.
+    /// All places are taken, and no connection has to make room: all have requests in progress or belong to addresses
+    /// with fewer places.
     Full,
-    /// The connection had been idle for longest when a new one needed a place, or its answer held the most bytes when
-    /// another request needed some.
+    /// A new connection needed the place, or the connection's answer held the most bytes when another request needed
+    /// some.
     Evicted,
     /// The TLS handshake failed.
     Handshake,
@@ -137,6 +138,15 @@ impl Refusal {
     }
 }
 
+impl Peer {
+    fn origin(&self) -> Origin {
+        match self {
+            Self::Tcp { address, .. } => Origin::Address(address.ip().to_canonical()),
+            Self::Unix { uid, .. } => Origin::User(*uid),
+        }
+    }
+}
+
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("limits", &self.limits).finish_non_exhaustive()
@@ -159,7 +169,7 @@ impl Server {
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
-            let Some(place) = self.connections.take() else {
+            let Some(place) = self.connections.take(peer.origin()) else {
                 (self.tell)(Refusal::Full);
                 continue;
             };

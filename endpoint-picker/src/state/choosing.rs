@@ -153,7 +153,8 @@ impl State {
         if candidates.is_empty() {
             return Err(Refusal::NoEndpoint);
         }
-        let max_waiting = function.max_waiting.unwrap_or(request.max_waiting);
+        let max_waiting =
+            function.max_waiting.map_or(request.max_waiting, |own| own.min(request.max_waiting));
         if function.in_flight >= self.slots(candidates).saturating_add(max_waiting) {
             return Err(Refusal::TooManyWaiting);
         }

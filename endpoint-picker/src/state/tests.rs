@@ -368,6 +368,19 @@ fn too_many_waiting_requests_no_replica_and_no_function_are_told_apart() {
 }
 
 #[test]
+fn a_function_can_lower_the_limit_of_waiting_requests_and_cannot_raise_it() {
+    let waiting = |limit_of_function| {
+        let mut state = two_nodes();
+        let function =
+            Function { max_waiting: limit_of_function, ..function("sobel", &[(1, "a"), (2, "b")]) };
+        state.set_function(&name("sobel"), &function, T0);
+        let slots = 2;
+        (0..100).take_while(|_| choose(&mut state, "sobel", T0).is_ok()).count() - slots
+    };
+    assert_eq!([None, Some(4), Some(11), Some(usize::MAX)].map(waiting), [10, 4, 10, 10]);
+}
+
+#[test]
 fn a_replica_that_the_gateway_went_past_is_avoided_for_a_while() {
     let mut state = two_nodes();
     let choice = choose(&mut state, "sobel", T0).unwrap();

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::advance;
@@ -74,6 +74,13 @@ impl Bed {
         TcpStream::connect(self.address).await.unwrap()
     }
 
+    /// A connection from 127.0.0.2.
+    async fn connect_from_other_address(&self) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
     /// A connection on which the server has answered a request. So it has accepted all connections before this one.
     async fn friend(&self) -> TcpStream {
         let mut friend = self.connect().await;
@@ -84,9 +91,19 @@ impl Bed {
     /// A connection with a request in progress.
     async fn worker(&self) -> TcpStream {
         let mut worker = self.connect().await;
-        worker.write_all(SLOW).await.unwrap();
-        self.slow.begun.notified().await;
+        self.begin_work(&mut worker).await;
         worker
+    }
+
+    async fn begin_work(&self, stream: &mut TcpStream) {
+        stream.write_all(SLOW).await.unwrap();
+        self.slow.begun.notified().await;
+    }
+
+    /// A new connection from 127.0.0.1 that the server closes: so far it has closed `times` ones like this.
+    async fn refused_newcomer(&self, times: usize) {
+        closed(&mut self.connect().await).await;
+        self.until_refused(Refusal::Full, times).await;
     }
 
     /// Tells the server to stop, and waits until it takes no new connection.
@@ -195,6 +212,35 @@ test!(many_connections_keep_nobody_out_but_requests_in_progress_stay, {
     for mut worker in workers {
         bed.slow.release.notify_one();
         answer(&mut worker, "slow").await;
+    }
+});
+
+test!(an_address_with_all_places_makes_room_for_another_address_also_with_requests_in_progress, {
+    let bed = Bed::start(LIMITS).await;
+    let mut hogs = Vec::new();
+    for _ in 0..LIMITS.connections {
+        hogs.push(bed.worker().await);
+    }
+    let mut other = bed.connect_from_other_address().await;
+    ask(&mut other).await;
+    closed(&mut hogs.remove(0)).await;
+    assert_eq!(bed.refused(Refusal::Evicted), 1);
+    // The other address keeps its place, at rest as well as at work.
+    bed.refused_newcomer(1).await;
+    ask(&mut other).await;
+    bed.begin_work(&mut other).await;
+    bed.refused_newcomer(2).await;
+    // With equal shares no address takes a place from another one.
+    let mut second = bed.connect_from_other_address().await;
+    bed.begin_work(&mut second).await;
+    closed(&mut hogs.remove(0)).await;
+    bed.refused_newcomer(3).await;
+    closed(&mut bed.connect_from_other_address().await).await;
+    bed.until_refused(Refusal::Full, 4).await;
+    assert_eq!(bed.refused(Refusal::Evicted), 2);
+    for worker in hogs.iter_mut().chain([&mut other, &mut second]) {
+        bed.slow.release.notify_one();
+        answer(worker, "slow").await;
     }
 });
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::http::connection_limit::{ConnectionLimit, Origin};
 use crate::memory::LimitSource;
 use hyper::body::SizeHint;
 use std::pin::pin;
@@ -180,8 +181,8 @@ async fn of_those_that_wait_who_needs_least_gets_room_first() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_taken_gives_way_also_where_its_request_had_no_body() {
     let budget = Budget::new(1000);
-    let limit = Arc::new(crate::http::connection_limit::ConnectionLimit::new(1));
-    let place = limit.take().unwrap();
+    let limit = Arc::new(ConnectionLimit::new(1));
+    let place = limit.take(Origin::User(0)).unwrap();
     let mut extensions = Extensions::new();
     extensions.insert(Connection(place.activity()));
     let charge = budget.take(&extensions, 900).await.unwrap();
