@@ -120,20 +120,24 @@ impl Asking {
 
     async fn ask(&self) -> Verdict {
         let since = Instant::now();
+        let mut before = None;
         loop {
             let left = self.patience.saturating_sub(since.elapsed()).max(POLL_INTERVAL);
             let answer = timeout(left.min(ANSWER_TIMEOUT), self.exchange()).await;
-            let reason = match answer.unwrap_or(Err(NoAnswer::Late)) {
-                Ok(Answer::Allowed) => return Verdict::Allowed,
-                Ok(Answer::Refused(reason)) => return Verdict::Refused(reason),
-                Ok(Answer::Wait(reason)) => reason,
-                Err(error) => format!("the node plugin gives no answer: {error}"),
+            let reason = match (answer.unwrap_or(Err(NoAnswer::Late)), before.take()) {
+                (Ok(Answer::Allowed), _) => return Verdict::Allowed,
+                (Ok(Answer::Refused(reason)), _) => return Verdict::Refused(reason),
+                (Ok(Answer::Wait(reason)), _) => reason,
+                // The last question has the rest of the patience only, which says little about the plugin.
+                (Err(NoAnswer::Late), Some(reason)) if left < ANSWER_TIMEOUT => reason,
+                (Err(error), _) => format!("the node plugin gives no answer: {error}"),
             };
             // A build holds the board while it asks, so that nobody whom it waits for could end.
             if self.origin == Origin::Source || since.elapsed() + POLL_INTERVAL >= self.patience {
                 let waited = since.elapsed().as_secs();
                 return Verdict::Refused(format!("{reason}; after {waited} s: try again later"));
             }
+            before = Some(reason);
             sleep(POLL_INTERVAL).await;
         }
     }

@@ -12,7 +12,7 @@ pub fn envoy_program() -> PathBuf {
 }
 
 /// The shipped configuration (`manifests/chart/envoy.yaml`) with these addresses, and without the ports for people and
-/// Prometheus.
+/// Prometheus. A test's picker may not run for a while on a busy machine, so it has 20 s for each answer.
 pub fn envoy_config(listen: SocketAddr, picker: SocketAddr, endpoints: &Path) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/chart/envoy.yaml");
     let mut config: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -27,14 +27,20 @@ pub fn envoy_config(listen: SocketAddr, picker: SocketAddr, endpoints: &Path) ->
     for cluster in clusters {
         let (pointer, value) = match cluster["name"].as_str().unwrap() {
             "functions" => ("/eds_cluster_config/eds_config/path_config_source/path", json!(endpoints)),
-            "picker" => (
-                "/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address",
-                socket(picker),
-            ),
+            "picker" => {
+                // Envoy gives a picker up after one missed check of its health. A picker that is killed is seen at once.
+                *of_shipped(cluster, "/health_checks/0/timeout") = json!("20s");
+                (
+                    "/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address",
+                    socket(picker),
+                )
+            }
             other => panic!("the cluster {other} is not known here"),
         };
         *of_shipped(cluster, pointer) = value;
     }
+    // Envoy goes on without a picker that answers later.
+    *of_shipped(envoy_ext_proc(&mut config), "/message_timeout") = json!("20s");
     config
 }
 

@@ -8,8 +8,8 @@ use anyhow::Result;
 use fpga_images::Image;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -45,6 +45,37 @@ pub fn function_service(name: &str) -> Result<Service> {
 pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Waits until a Deployment has a Ready pod on each of these nodes, and returns the pods; `ready` waits for as many Ready pods.
+/// Other nodes are closed, but kube-scheduler may see a pod before it sees that. Such a pod is deleted, and the Deployment
+/// makes another one.
+///
+/// # Errors
+/// A misplaced pod can't be deleted.
+pub async fn until_on(
+    pods: &Api<Pod>,
+    nodes: &[&str],
+    mut ready: impl AsyncFnMut() -> Vec<Pod>,
+) -> Result<Vec<Pod>> {
+    loop {
+        let mut ready = ready().await;
+        ready.sort_by_key(|pod| pod.creation_timestamp().map(|time| time.0));
+        let mut free = nodes.to_vec();
+        let is_misplaced = |pod: &&Pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            let place = free.iter().position(|free| Some(*free) == node);
+            place.map(|place| free.swap_remove(place)).is_none()
+        };
+        let Some(misplaced) = ready.iter().find(is_misplaced).map(|pod| pod.name_any()) else {
+            return Ok(ready);
+        };
+        pods.delete(&misplaced, &DeleteParams::default()).await?;
+        wait::until("the misplaced pod to be gone", async || {
+            Ok(pods.get_opt(&misplaced).await?.is_none().then_some(()))
+        })
+        .await?;
+    }
 }
 
 /// A pod of one container that such a namespace takes, or a controller of such pods.

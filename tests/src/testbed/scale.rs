@@ -71,7 +71,7 @@ impl ScaleBed {
             })
             .await?;
         std::fs::write(plane.run_dir().path().join("token"), TOKEN).context("can't write the token")?;
-        let http = HttpClient::new(Duration::from_secs(10));
+        let http = HttpClient::new(patience());
         Ok(Self { plane, ground, extenders: BTreeMap::new(), http })
     }
 

@@ -213,7 +213,8 @@ async fn start_collector(bed: &Bed, index: u8, board: &str, bitstream: &str) -> 
     let name = format!("collector-{node}");
     let spec = ProcessSpec::new(&name, programs::built("fpga-collector").unwrap(), run_dir.log(&name))
         .args(programs::collector_args(node, &address, &run_dir.path().join(&name)))
-        .args(["--no-publish", "--node-uid", &uid, "--pickers"])
+        // The board reports once.
+        .args(["--device-timeout", "1h", "--no-publish", "--node-uid", &uid, "--pickers"])
         .arg(
             bed.pickers
                 .iter()

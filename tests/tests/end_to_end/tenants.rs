@@ -126,7 +126,8 @@ async fn caller(bed: &Bed) -> Caller {
 /// Answers of the pool's client and of `kubectl fpga pool` to a tenant, whose job waits behind jobs of another tenant.
 async fn words_of_the_pool(bed: &Bed) -> Vec<Heard> {
     let token = bed.pod_token(&bed.mine, "fpga-pool").await;
-    let mut waiting = bed.job(&bed.mine, "3s").await.spawn().unwrap();
+    // The job must wait for longer than a look takes, which is a process.
+    let mut waiting = bed.job(&bed.mine, "10s").await.spawn().unwrap();
     let looked = wait::until("the job to wait", async || {
         let looked = bed.look(&token).await;
         anyhow::ensure!(looked.contains(&bed.mine.namespace), "{looked}");

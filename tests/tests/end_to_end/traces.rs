@@ -143,7 +143,7 @@ async fn a_request_is_one_trace_from_the_front_door_to_the_board_and_only_a_cold
         send(&http, &url, &case, trace, flags).await;
     }
     for (trace, loads) in [(&cold, 1), (&warm, 0)] {
-        let spans = whole(&collector, trace, &["request", "kernel"]).await;
+        let spans = whole(&collector, trace, &["request", "choose a replica", "kernel"]).await;
         let [request] = named(&spans, "request")[..] else { panic!("{spans:?}") };
         assert_eq!((request.service.as_str(), request.parent.as_str()), ("fpga-endpoint-picker", CLIENT));
         assert!(request.attributes.contains(&("fpga.function".to_owned(), format!("default/{NAME}"))));

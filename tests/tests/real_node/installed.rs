@@ -1,5 +1,6 @@
 //! Our programs as pods of the images that users get, installed by the chart.
 
+use super::routed::is_on_a_node;
 use super::site::{delete, ready, sobel_image};
 use super::{pool, registry};
 use fpga_tests::functions::Function;
@@ -21,7 +22,7 @@ use std::path::Path;
 /// The namespace of the pods that use boards.
 const SHOP: &str = "shop";
 
-/// A program of an image that runs on this machine.
+/// A program of an image that runs on a node.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Running {
     program: String,
@@ -39,9 +40,9 @@ fn running() -> BTreeSet<Running> {
 fn running_program(process: &Path) -> Option<Running> {
     let command = std::fs::read_to_string(process.join("cmdline")).ok()?;
     let program = command.split('\0').next()?.rsplit('/').next()?.to_owned();
-    // Programs of tests have other paths.
+    // Functions have other paths.
     let is_of_an_image = command.starts_with("/usr/local/bin/") || command.starts_with("kube-scheduler\0");
-    if !is_of_an_image {
+    if !is_of_an_image || !is_on_a_node(process) {
         return None;
     }
     let status = std::fs::read_to_string(process.join("status")).ok()?;

@@ -21,6 +21,7 @@ mod upgrade;
 mod whole_boards;
 mod wishes;
 
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::invoke::Case;
@@ -94,7 +95,7 @@ async fn one_line_gives_a_pod_in_a_restricted_namespace_a_board_and_its_token_di
     println!("apply to ready with a board: {} ms", applied.elapsed().as_millis());
     let address = pod.status.unwrap().pod_ip.unwrap();
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
-    let http = HttpClient::new(Duration::from_secs(10));
+    let http = HttpClient::new(patience());
     case.invoke(&http, &address).await.unwrap();
 
     let tokens = boards.tokens("dm0", "shop");
@@ -124,7 +125,7 @@ async fn two_namespaces_with_one_user_id_are_two_tenants_and_each_pod_has_a_toke
     let site = Site::with_boards(&["dm0", "dm1"]).await;
     let boards = &site.boards;
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
-    let http = HttpClient::new(Duration::from_secs(10));
+    let http = HttpClient::new(patience());
     for namespace in ["mill", "shop"] {
         let pods = site.namespace(namespace).await;
         for name in ["sobel-0", "sobel-1"] {

@@ -5,6 +5,7 @@ mod of_deployments;
 
 use super::routed::processes;
 use super::site::{Site, delete};
+use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::invoke::{Case, Invocation};
@@ -13,7 +14,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::time::Duration;
 
 const PROGRAM: &str = "sobel";
 
@@ -49,8 +49,7 @@ impl Bed {
         let pods = site.namespace("shop").await;
         let pod = site.start_sobel(&pods, "sobel").await;
         let address = pod.status.unwrap().pod_ip.unwrap();
-        let (case, http) =
-            (Case::new(Function::Sobel, 64, 1).unwrap(), HttpClient::new(Duration::from_secs(10)));
+        let (case, http) = (Case::new(Function::Sobel, 64, 1).unwrap(), HttpClient::new(patience()));
         let token = site.boards.tokens("dm0", "shop");
         let bed = Self { site, pods, address, token, case, http };
         bed.case.invoke(&bed.http, &bed.address).await.unwrap();

@@ -188,28 +188,9 @@ pub async fn until_ready(pods: &Api<Pod>, app: &str, count: usize) -> Vec<Pod> {
     .unwrap()
 }
 
-/// As [`until_ready`], with one pod on each of these nodes. Other nodes are closed, but kube-scheduler may see a pod before it
-/// sees that. Such a pod is deleted, and its Deployment makes another one.
+/// As [`until_ready`], with one pod on each of these nodes; other nodes are closed.
 pub async fn until_on(pods: &Api<Pod>, app: &str, nodes: &[&str]) -> Vec<Pod> {
-    loop {
-        let mut ready = until_ready(pods, app, nodes.len()).await;
-        ready.sort_by_key(|pod| pod.creation_timestamp().map(|time| time.0));
-        let mut free = nodes.to_vec();
-        let is_misplaced = |pod: &&Pod| {
-            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-            let place = free.iter().position(|free| Some(*free) == node);
-            place.map(|place| free.swap_remove(place)).is_none()
-        };
-        let Some(misplaced) = ready.iter().find(is_misplaced).map(|pod| pod.name_any()) else {
-            return ready;
-        };
-        pods.delete(&misplaced, &DeleteParams::default()).await.unwrap();
-        wait::until("the misplaced pod to be gone", async || {
-            Ok(pods.get_opt(&misplaced).await?.is_none().then_some(()))
-        })
-        .await
-        .unwrap();
-    }
+    restricted::until_on(pods, nodes, async || until_ready(pods, app, nodes.len()).await).await.unwrap()
 }
 
 /// Takes the boards of a node away: the registry says so on the Deployment of a pod that had one, and the pod stays.

@@ -68,7 +68,7 @@ impl Tenancy {
     }
 
     async fn metrics(&self) -> String {
-        let http = HttpClient::new(Duration::from_secs(10));
+        let http = HttpClient::new(patience());
         http.get(&self.site.boards.metrics_url(0)).await.unwrap().text()
     }
 

@@ -26,6 +26,8 @@ use tokio::task::JoinHandle;
 
 /// Pause between two pods of the load.
 const CREATE_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of pods of the load at a time, so that a slow machine gets no backlog.
+const MAX_PODS: usize = 8;
 /// Pause between two looks at the pods of the load.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -82,7 +84,7 @@ async fn tags(cluster: &RealCluster) -> BTreeSet<String> {
     ours.filter_map(|image| Some(image.rsplit_once(':')?.1.to_owned())).collect()
 }
 
-/// Pods that ask for a board, one each second, each of which is deleted when it is ready.
+/// Pods that ask for a board, one each second, or fewer where [`MAX_PODS`] are there. Each is deleted when it is ready.
 struct Load {
     stop: Arc<AtomicBool>,
     created: JoinHandle<u32>,
@@ -106,9 +108,12 @@ impl Load {
         let created = tokio::spawn(async move {
             let mut number = 0;
             while !stopped.load(Ordering::SeqCst) {
-                let pod = RestrictedPod::new(&format!("load-{number}"), image.name());
-                create(&created_in, &pod.boards("fpga-scheduling.io/accelerated", 1)).await;
-                number += 1;
+                let pods = created_in.list(&ListParams::default()).await.unwrap().items;
+                if pods.len() < MAX_PODS {
+                    let pod = RestrictedPod::new(&format!("load-{number}"), image.name());
+                    create(&created_in, &pod.boards("fpga-scheduling.io/accelerated", 1)).await;
+                    number += 1;
+                }
                 tokio::time::sleep(CREATE_INTERVAL).await;
             }
             number

@@ -52,7 +52,7 @@ async fn containers_on_boards(site: &Site, http: &HttpClient) -> Vec<u32> {
 
 /// Pods that start at the same time, and use nothing yet, have as many on each board as on any other.
 async fn a_burst_of_pods_spreads_over_all_boards(site: &Site, pods: &Api<Pod>, idle: &Image) {
-    let http = HttpClient::new(Duration::from_secs(10));
+    let http = HttpClient::new(patience());
     wait::until("the boards to be nobody's", async || {
         Ok((containers_on_boards(site, &http).await == [0; 4]).then_some(()))
     })

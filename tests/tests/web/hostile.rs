@@ -3,11 +3,11 @@
 use crate::broker::StandInBroker;
 use crate::pages::{Page, decision, explanation, function, node, pod};
 use fpga_pool_api::v1;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::stand_in_site::Answers;
 use fpga_tests::testbed::web::Parts;
 use serde_json::json;
-use std::time::Duration;
 
 /// A name that would call `alert` if it were taken for HTML, and that ends scripts, texts and attributes.
 const NAME: &str = "</script><img src=x onerror=alert(1)>\"'`${alert(2)}";
@@ -143,7 +143,7 @@ async fn a_page_of_another_origin_reads_nothing_even_with_the_address() {
         );
     }
     let without = url.trim_end_matches('/').rsplit_once('/').unwrap().0;
-    let http = HttpClient::new(Duration::from_secs(10));
+    let http = HttpClient::new(patience());
     for path in ["/", "/stream", "/0123456789/", "/js/main.js"] {
         assert_eq!(http.get(&format!("{without}{path}")).await.unwrap().status, 403, "{path}");
     }

@@ -1,10 +1,10 @@
 //! Spans that come by OTLP are shown as the slowest requests of a function, and each request as a waterfall.
 
 use crate::pages::{Page, function};
+use fpga_test_kit::patience;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::stand_in_site::Answers;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// A name that would call `alert` if it were taken for HTML.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
@@ -40,7 +40,7 @@ async fn a_slow_request_is_a_waterfall_and_its_names_are_text() {
     let name = json!([{"key": "service.name", "value": {"stringValue": HOSTILE}}]);
     let body =
         json!({"resourceSpans": [{"resource": {"attributes": name}, "scopeSpans": [{"spans": spans}]}]});
-    let http = HttpClient::new(Duration::from_secs(10));
+    let http = HttpClient::new(patience());
     let url = format!("http://{}/v1/traces", page.otlp);
     assert_eq!(http.post(&url, "no JSON").await.unwrap().status.as_u16(), 400);
     assert!(http.post(&url, body.to_string()).await.unwrap().status.is_success());

@@ -79,10 +79,16 @@ fn where_the_checkpoint_is_lost_a_plugin_of_the_annotation_is_late_in_the_first_
         assert_eq!(collector.request("PUT", "/v1/plugin", br#"{"boards":{"dm0":[0,16]}}"#).status, 200);
     };
     let first_dir = tempfile::tempdir().unwrap();
-    let first = start(first_dir.path(), &server, &[]);
-    report(&first);
-    assert_eq!(first.terminate().code(), Some(0));
-    assert_eq!(heartbeat(), Some(Heartbeat::InTime));
+    let first = start(first_dir.path(), &server, &["--min-write-interval", "100ms", "--heartbeat", "1s"]);
+    let in_time = until("the plugin is published in time", || {
+        report(&first);
+        let api = api.lock().unwrap();
+        let plugin = api.writes.last().and_then(|state| state.plugin.as_ref());
+        plugin.is_some_and(|plugin| plugin.heartbeat == Heartbeat::InTime).then(|| api.annotation.clone())
+    });
+    first.kill();
+    // A state in which the plugin is late may have come in between.
+    api.lock().unwrap().annotation = in_time;
 
     let second_dir = tempfile::tempdir().unwrap();
     let second = start(second_dir.path(), &server, &[]);

@@ -42,21 +42,21 @@ fn verdict(gate: &NodePluginGate, question: &Question) -> Verdict {
     }
 }
 
+/// Answers the next connection so, and returns its request.
+fn answer(listener: &UnixListener, line: &str) -> GateRequest {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut request = Vec::new();
+    BufReader::new(&stream).read_until(b'\n', &mut request).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    GateRequest::parse(&request).unwrap()
+}
+
 /// Asks a plugin that answers its connections so. Returns the verdict and the requests.
 fn asked(lines: Lines, origin: Origin) -> (Verdict, Vec<GateRequest>) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("gate.sock");
     let listener = UnixListener::bind(&socket).unwrap();
-    let plugin = thread::spawn(move || {
-        let answer = |line: &&str| {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = Vec::new();
-            BufReader::new(&stream).read_until(b'\n', &mut request).unwrap();
-            stream.write_all(line.as_bytes()).unwrap();
-            GateRequest::parse(&request).unwrap()
-        };
-        lines.iter().map(answer).collect()
-    });
+    let plugin = thread::spawn(move || lines.iter().map(|line| answer(&listener, line)).collect());
     let verdict = verdict(&gate(&socket, Duration::from_secs(60)), &question(origin));
     (verdict, plugin.join().unwrap())
 }
@@ -100,6 +100,21 @@ fn a_plugin_that_is_away_or_says_nothing_refuses_nobody_for_longer_than_the_pati
     let silent = verdict(&gate(&socket, Duration::from_millis(300)), &question(Origin::Client));
     assert!(matches!(silent, Verdict::Refused(reason) if reason.contains("try again later")));
     drop(listener);
+}
+
+#[test]
+fn where_the_last_question_has_no_answer_the_verdict_has_the_reason_that_the_plugin_gave_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gate.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let asked =
+        thread::spawn(move || verdict(&gate(&socket, Duration::from_secs(2)), &question(Origin::Client)));
+    answer(&listener, WAIT);
+    // The next connection is neither taken nor refused.
+    let verdict = asked.join().unwrap();
+    drop(listener);
+    let Verdict::Refused(reason) = verdict else { panic!("{verdict:?}") };
+    assert!(reason.starts_with("others go first; after ") && reason.contains("try again later"), "{reason}");
 }
 
 #[test]

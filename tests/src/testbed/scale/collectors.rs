@@ -76,6 +76,8 @@ impl Collectors {
                 let spec =
                     ProcessSpec::new(format!("collector of {node}"), programs::built("fpga-collector")?, log)
                         .args(programs::collector_args(&node, &address, &checkpoints.join(&node)))
+                        // Boards report once. What silence does to one is tested beside the collector.
+                        .args(["--device-timeout", "1h"])
                         .arg("--kubeconfig")
                         .arg(bed.plane().kubeconfig(&Identity::Admin)?)
                         .args(streams)

@@ -190,11 +190,11 @@ impl Bed {
         template.annotations = Some([("fpga-scheduling.io/bitstreams".to_owned(), name.to_owned())].into());
         self.kubectl(&["cordon", NODES[1]]).await;
         self.deployments().create(&PostParams::default(), &deployment).await.unwrap();
-        self.until_ready(name, 1).await;
+        self.until_on(name, &NODES[..1]).await;
         self.kubectl(&["cordon", NODES[0]]).await;
         self.kubectl(&["uncordon", NODES[1]]).await;
         self.kubectl(&["scale", "deployment", name, "--replicas=2"]).await;
-        self.until_ready(name, 2).await;
+        self.until_on(name, &NODES).await;
         self.kubectl(&["uncordon", NODES[0]]).await;
     }
 
@@ -248,6 +248,12 @@ impl Bed {
                 panic!("{error:#}\n{}", said.unwrap_or_default())
             }
         }
+    }
+
+    /// As [`Self::until_ready`], with one pod on each of these nodes; other nodes are closed.
+    async fn until_on(&self, name: &str, nodes: &[&str]) {
+        let ready = async || self.until_ready(name, nodes.len()).await;
+        restricted::until_on(&self.pods(), nodes, ready).await.unwrap();
     }
 
     /// Gives a pod of the Deployment the board of its node, as the node plugin does, and takes the board away.

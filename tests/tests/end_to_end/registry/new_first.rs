@@ -226,7 +226,8 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
     .await
     .unwrap();
     let least = LeastReady::of(&bed, "sobel").await;
-    let args = ["--moves-new-before-old", "--moves-recovery", "6s", "--moves-cool-down", "1h"];
+    // After this time the registry takes the deletion cost back, which must be seen before.
+    let args = ["--moves-new-before-old", "--moves-recovery", "20s", "--moves-cool-down", "1h"];
     let registry = bed.registry("registry", "evict", &args).await;
     let pod = bed.lose_board_of("sobel").await;
     bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;

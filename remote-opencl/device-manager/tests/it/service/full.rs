@@ -249,7 +249,7 @@ async fn all_is_there(manager: &Manager, bitstreams: &[Vec<u8>]) {
         other.check().await;
     }
     // One reconfiguration for each of its programs and each of its steps.
-    assert_eq!(counted(manager, "reconfigurations"), 6);
+    manager.counts("fpga_device_manager_reconfigurations_total 6").await;
 
     // The same handles, the same arguments, and an earlier event to wait for.
     let again = after(witness.launch(queue, kernel, Vec::new(), 10), &[past]);

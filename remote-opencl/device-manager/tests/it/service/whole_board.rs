@@ -140,8 +140,8 @@ async fn a_process_that_is_killed_while_it_leaves_or_loads_costs_its_own_session
 #[tokio::test]
 async fn a_process_that_does_not_leave_the_board_in_time_is_ended_and_its_client_hears_why() {
     let images = images(&[3, 5]).await;
-    // The probe's marker would hang, too.
-    let shared = Shared::new(&["--abandoned-timeout", "1s", "--stuck-timeout", "0s"]);
+    // The probe's marker would hang, too. All processes have this time to leave the board, also bob's, which leaves.
+    let shared = Shared::new(&["--abandoned-timeout", "5s", "--stuck-timeout", "0s"]);
     let mut bob = shared.scaler("bob", &images[1], 5).await;
     let before = children(shared.manager.pid().as_raw().unsigned_abs());
     let mut alice = shared.client("alice").await;
