@@ -60,12 +60,14 @@ impl<'a> NodeNames<'a> {
     ///
     /// # Errors
     /// None so far; the signature is serde_json's.
+    #[inline]
     pub(super) fn encode(&self, index: usize, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         match &self.text {
-            Cow::Borrowed(_) => {
-                out.push(b'"');
-                out.extend_from_slice(self.get(index).as_bytes());
-                out.push(b'"');
+            Cow::Borrowed(text) => {
+                let quoted = |place: &Range<u32>| {
+                    text.as_bytes().get((place.start as usize).checked_sub(1)?..place.end as usize + 1)
+                };
+                out.extend_from_slice(self.places.get(index).and_then(quoted).unwrap_or_default());
                 Ok(())
             }
             Cow::Owned(_) => serde_json::to_writer(out, self.get(index)),
