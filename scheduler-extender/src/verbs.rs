@@ -146,7 +146,7 @@ fn decide_filter(
     let (at, policy) = (app.clock.read(), app.config.policy());
     ask_library(app, pod, &mut asked, &policy);
     let known = app.index.read();
-    let found = Found::of(nodes.names(), &known);
+    let found = Found::of(nodes.names_as_bytes(), &known);
     let candidates = found.candidates();
     let node_at = |place| Some((nodes.name(place), found.node(place)?));
     let changed = preempt::for_filter(app, pod, &candidates, node_at);
@@ -204,10 +204,10 @@ fn decide_prioritize(
     ask_library(app, pod, &mut asked, &policy);
     let (rules, kind) = (&policy.rules, AskedKind::of(&asked));
     let known = app.index.read();
-    let found = Found::of(nodes.names(), &known);
+    let found = Found::of(nodes.names_as_bytes(), &known);
     let expected = match rules.anti_herd {
         AntiHerd::Off => Vec::new(),
-        AntiHerd::On => app.expectations.on(pod.uid(), nodes.names().zip(found.keyed()), &kind, at.now),
+        AntiHerd::On => app.expectations.on(pod.uid(), found.keyed(), &kind, at.now),
     };
     let decision = prioritize_expecting(&asked, &found.candidates(), &expected, rules, at.now);
     let sources = found.sources();
@@ -257,7 +257,7 @@ fn decide_preempt<'a>(
     let (at, policy) = (app.clock.read(), app.config.policy());
     ask_library(app, pod, &mut asked, &policy);
     let known = app.index.read();
-    let found = Found::of(offered.iter().map(|candidate| candidate.node.as_str()), &known);
+    let found = Found::of(offered.iter().map(|candidate| candidate.node.as_str().as_bytes()), &known);
     let without = |(place, candidate): (usize, &mut Offered<'a>)| {
         Some((place, preempt::choose_victims(app, pod, &asked, candidate, found.node(place)?)?))
     };

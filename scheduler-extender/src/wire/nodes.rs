@@ -107,6 +107,11 @@ impl<'a> Nodes<'a> {
         self.names.iter()
     }
 
+    /// As [`Self::names`], as bytes.
+    pub fn names_as_bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.as_bytes()
+    }
+
     /// The name of the candidate with this index.
     #[must_use]
     pub fn name(&self, index: usize) -> &str {
