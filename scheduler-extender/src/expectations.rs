@@ -103,7 +103,7 @@ impl Expectations {
     pub fn on<'n>(
         &self,
         asking: &str,
-        nodes: impl Iterator<Item = (&'n str, Option<(&'n ArenaKey, KnownNode<'n>)>)>,
+        nodes: impl Iterator<Item = Option<(&'n str, &'n ArenaKey, KnownNode<'n>)>>,
         kind: &AskedKind,
         now: MonotonicTime,
     ) -> Vec<Expected> {

@@ -128,7 +128,7 @@ mod tests {
         let received = Received::new(decode(state).unwrap(), MonotonicTime::START, Millis::ZERO);
         let node = NodeFacts { knowledge: Knowledge::Known(Box::new(received)), ..NodeFacts::default() };
         let (key, now) = (ArenaKey::default(), MonotonicTime(1_000));
-        let nodes = [("n", Some((&key, node.known())))];
+        let nodes = [Some(("n", &key, node.known()))];
         let expected = expectations.on("another", nodes.into_iter(), &AskedKind::ANY, now);
         expected.first().map_or(0.0, |expected| expected.unknown)
     }

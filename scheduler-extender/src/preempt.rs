@@ -58,6 +58,10 @@ pub(crate) fn for_filter<'n>(
         let brief = candidate.and_then(|known| known.brief);
         brief.is_some_and(|brief| brief.signals().has_full_board())
     };
+    // The usual case, in one fast pass.
+    if nominated.is_empty() && !candidates.iter().any(has_full_board) {
+        return Vec::new();
+    }
     let changed = |(place, candidate): (usize, &Candidate<'_>)| {
         let is_full = has_full_board(candidate);
         if !is_full && nominated.is_empty() {

@@ -101,15 +101,15 @@ fn answer_filter(app: &App, request: &Bytes, pod: &Pod<'_>, nodes: &Nodes<'_>) -
     if nodes.len() == 1 {
         app.metrics.single_node_filters.inc();
     }
-    let rejections = match pod.requirement() {
-        Ok(None) => vec![None; nodes.len()],
+    let rejected = match pod.requirement() {
+        Ok(None) => Vec::new(),
         Ok(Some(asked)) => decide_filter(app, request, pod, nodes, asked)?,
         Err(error) => {
             app.metrics.error(Verb::Filter, ErrorKind::Requirement);
             reject_all(app, request, pod, nodes, &error)
         }
     };
-    encode(request, nodes, &FilterResult { nodes, rejections: &rejections })
+    encode(request, nodes, &FilterResult { nodes, rejected: &rejected })
 }
 
 /// Rejects every node for a pod whose requirement can't be understood. With `ignorable: true` in kube-scheduler's
@@ -120,7 +120,7 @@ fn reject_all(
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
     error: &InvalidRequirement,
-) -> Vec<Option<Rejected>> {
+) -> Vec<(usize, Rejected)> {
     const REASON: Rejection = Rejection::Misunderstood;
     warn!(namespace = pod.namespace(), pod = pod.name(), %error, "What a pod asks for can't be understood");
     let verdicts = vec![Err(REASON); nodes.len()];
@@ -130,7 +130,9 @@ fn reject_all(
     let (at, names) = (app.clock.read().wall, Names::of_request(request, nodes));
     let sources = vec![Source::None; nodes.len()];
     remember(app, pod, by, Decision::Filter(Decided { at, names, sources, decision: verdicts }));
-    vec![Some(Rejected { reason: REASON, eviction: Eviction::IsUseless }); nodes.len()]
+    (0..nodes.len())
+        .map(|place| (place, Rejected { reason: REASON, eviction: Eviction::IsUseless }))
+        .collect()
 }
 
 fn decide_filter(
@@ -139,12 +141,12 @@ fn decide_filter(
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
     mut asked: Requirement,
-) -> Result<Vec<Option<Rejected>>, Refusal> {
+) -> Result<Vec<(usize, Rejected)>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
     ask_library(app, pod, &mut asked, &policy);
     let known = app.index.read();
-    let found = Found::of(nodes.names(), &known);
+    let found = Found::of(nodes.names_as_bytes(), &known);
     let candidates = found.candidates();
     let node_at = |place| Some((nodes.name(place), found.node(place)?));
     let changed = preempt::for_filter(app, pod, &candidates, node_at);
@@ -152,13 +154,14 @@ fn decide_filter(
     let candidates = otherwise(candidates, &changed);
     let FilterDecision { verdicts, free_time } =
         filter_among(controller.as_deref(), &asked, &candidates, all, &policy.rules, at.now);
-    let rejections = verdicts.iter().enumerate().map(|(place, verdict)| {
+    let failed = verdicts.iter().enumerate().filter(|(_, verdict)| verdict.is_err());
+    let rejected = failed.filter_map(|(place, verdict)| {
         let reason = verdict.err()?;
         let node = || found.with(&changed, place);
         let eviction = preempt::eviction(app, pod, &asked, nodes.name(place), node, reason);
-        Some(Rejected { reason, eviction })
+        Some((place, Rejected { reason, eviction }))
     });
-    let rejections = rejections.collect();
+    let rejected = rejected.collect();
     let sources = found.sources();
     let kept = found.kept(app, &changed);
     drop(known);
@@ -168,7 +171,7 @@ fn decide_filter(
     let names = Names::of_request(request, nodes);
     let by = Considered { requirement: asked, problem: None, policy };
     remember(app, pod, by, Decision::Filter(Decided { at: at.wall, names, sources, decision: verdicts }));
-    Ok(rejections)
+    Ok(rejected)
 }
 
 fn answer_prioritize(
@@ -201,10 +204,10 @@ fn decide_prioritize(
     ask_library(app, pod, &mut asked, &policy);
     let (rules, kind) = (&policy.rules, AskedKind::of(&asked));
     let known = app.index.read();
-    let found = Found::of(nodes.names(), &known);
+    let found = Found::of(nodes.names_as_bytes(), &known);
     let expected = match rules.anti_herd {
         AntiHerd::Off => Vec::new(),
-        AntiHerd::On => app.expectations.on(pod.uid(), nodes.names().zip(found.keyed()), &kind, at.now),
+        AntiHerd::On => app.expectations.on(pod.uid(), found.keyed(), &kind, at.now),
     };
     let decision = prioritize_expecting(&asked, &found.candidates(), &expected, rules, at.now);
     let sources = found.sources();
@@ -254,7 +257,7 @@ fn decide_preempt<'a>(
     let (at, policy) = (app.clock.read(), app.config.policy());
     ask_library(app, pod, &mut asked, &policy);
     let known = app.index.read();
-    let found = Found::of(offered.iter().map(|candidate| candidate.node.as_str()), &known);
+    let found = Found::of(offered.iter().map(|candidate| candidate.node.as_str().as_bytes()), &known);
     let without = |(place, candidate): (usize, &mut Offered<'a>)| {
         Some((place, preempt::choose_victims(app, pod, &asked, candidate, found.node(place)?)?))
     };

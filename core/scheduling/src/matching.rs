@@ -14,8 +14,8 @@ use crate::node_state::{DeviceState, Heartbeat, NodeState};
 use crate::redistribution::{FreeTime, takes_from_others};
 use crate::requirement::Requirement;
 use crate::residency::{has_all, holds_synonym};
-use crate::signals::Key;
-use crate::staleness::{Brief, Knowledge, Received};
+use crate::signals::{Key, Signals};
+use crate::staleness::{Knowledge, Received};
 use crate::ternary::Ternary;
 use foldhash::fast::RandomState;
 use held::Held;
@@ -98,20 +98,31 @@ impl<'a> Matcher<'a> {
     ///
     /// # Errors
     /// The [`Rejection`] if the node does not meet the requirement.
+    #[inline]
     pub fn fit(&self, node: KnownNode<'_>, unlabelled: UnlabelledNodes) -> Result<Fit, Rejection> {
-        let by_labels = || labels_match(self.asked, &node.facts.labels, unlabelled).map(|()| Fit::Free);
-        let by_state = || match &node.facts.knowledge {
-            Knowledge::Known(received) => self.state_matches(received),
-            Knowledge::Absent | Knowledge::Unreadable => by_labels(),
-        };
-        let Some(signals) = node.brief.map(Brief::signals) else { return by_labels() };
+        let shape = node.brief.and_then(|brief| self.shared_shape(brief.signals()));
+        let known = self.last.get().filter(|(last, _)| shape == Some(*last));
+        known.map_or_else(|| self.fit_of(node, shape, unlabelled), |(_, fit)| fit)
+    }
+
+    /// The hash of the node's shape, if all nodes of the shape get one answer.
+    #[inline]
+    fn shared_shape(&self, signals: &Signals) -> Option<u64> {
         let shape = signals.shape();
         let deciding = if shape.flags().may_lose { &self.can_decide } else { &self.can_reject };
         let is_its_own = self.asked.max_utilization.is_some() || signals.may_have_any(deciding);
-        let Some(hash) = shape.shared().filter(|_| !is_its_own) else { return by_state() };
-        if let Some((_, fit)) = self.last.get().filter(|(last, _)| *last == hash) {
-            return fit;
-        }
+        shape.shared().filter(|_| !is_its_own)
+    }
+
+    #[inline(never)]
+    fn fit_of(&self, node: KnownNode<'_>, shape: Option<u64>, by: UnlabelledNodes) -> Result<Fit, Rejection> {
+        let by_state = || match &node.facts.knowledge {
+            Knowledge::Known(received) => self.state_matches(received),
+            Knowledge::Absent | Knowledge::Unreadable => {
+                labels_match(self.asked, &node.facts.labels, by).map(|()| Fit::Free)
+            }
+        };
+        let Some(hash) = shape else { return by_state() };
         let fit = *self.by_shape.borrow_mut().entry(hash).or_insert_with(by_state);
         self.last.set(Some((hash, fit)));
         fit

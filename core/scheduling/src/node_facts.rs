@@ -39,6 +39,7 @@ impl NodeFacts {
 impl<'n> KnownNode<'n> {
     /// The brief of the node's state, if the state is fresh.
     #[must_use]
+    #[inline]
     pub fn fresh(self, now: MonotonicTime) -> Option<&'n Brief> {
         self.brief.filter(|brief| !brief.is_stale(now))
     }

@@ -9,8 +9,8 @@ pub fn ranks(values: &[u64]) -> Vec<f64> {
     let n = values.len();
     // Value and index packed in one number sort fastest, and the index tells where the rank belongs.
     let place_bits = usize::BITS - n.leading_zeros();
-    let fits = values.iter().all(|value| value.leading_zeros() >= place_bits);
-    if fits {
+    let all_bits = values.iter().fold(0, |bits, value| bits | value);
+    if all_bits.leading_zeros() >= place_bits {
         let mask = (1_u64 << place_bits) - 1;
         let mut packed: Vec<u64> =
             values.iter().zip(0_u64..).map(|(value, place)| value << place_bits | place).collect();
@@ -43,17 +43,14 @@ fn sort_by_value(packed: &mut Vec<u64>, place_bits: u32) {
     let digit_of = |entry: u64, digit: u32| {
         (entry >> (place_bits + digit * DIGIT_BITS)) as usize & ((1 << DIGIT_BITS) - 1)
     };
-    // Of each digit the number of entries per value, counted together.
-    let mut places = [[0_u32; 1 << DIGIT_BITS]; MOST_DIGITS as usize];
-    for entry in &*packed {
-        for (digit, places) in (0..).zip(&mut places) {
+    let mut sorted = packed.clone();
+    for digit in 0..digits {
+        let mut places = [0_u32; 1 << DIGIT_BITS];
+        for entry in &*packed {
             places[digit_of(*entry, digit)] += 1;
         }
-    }
-    let mut sorted = vec![0; packed.len()];
-    for (digit, places) in (0..digits).zip(&mut places) {
         let mut before = 0;
-        for place in &mut *places {
+        for place in &mut places {
             before += std::mem::replace(place, before);
         }
         for entry in &*packed {
@@ -68,15 +65,18 @@ fn sort_by_value(packed: &mut Vec<u64>, place_bits: u32) {
 /// The ranks in the order of the indexes, from pairs of value and index in ascending order.
 fn in_place(n: usize, ascending: impl Iterator<Item = (u64, u64)>) -> Vec<f64> {
     let mut ranks = vec![0.0; n];
-    let (mut rank, mut value_there) = (0.0, None);
-    for (index, (value, place)) in ascending.enumerate() {
+    let all = n as f64;
+    let (mut left, mut rank, mut value_there) = (all, 0.0, None);
+    for (value, place) in ascending {
         if value_there != Some(value) {
             value_there = Some(value);
-            rank = (n - index) as f64 / n as f64;
+            rank = left / all;
         }
         if let Some(slot) = usize::try_from(place).ok().and_then(|place| ranks.get_mut(place)) {
             *slot = rank;
         }
+        // Exact: it is a whole number below 2^53.
+        left -= 1.0;
     }
     ranks
 }

@@ -171,12 +171,20 @@ impl Signals {
     ///
     /// A node without such a board counts as having one slot that was used all the time.
     #[must_use]
+    #[inline]
     pub(crate) fn load_on(&self, asked: &AskedKind, age: Millis) -> BoardsLoad {
         let whole = self.load_at(age);
         if self.board_mix() == BoardMix::None || self.board_mix() == BoardMix::Uniform && self.kind.are(asked)
         {
             return BoardsLoad { load: whole, slots: self.slots, now: self.boards_now };
         }
+        self.load_on_some(asked, whole)
+    }
+
+    /// As [`Self::load_on`], where the boards may differ; `whole` is the load of the whole node. A function of its own, so
+    /// that the usual case becomes part of a decision's loop.
+    #[inline(never)]
+    fn load_on_some(&self, asked: &AskedKind, whole: WindowLoad) -> BoardsLoad {
         let mut boards = BoardsLoad { load: WindowLoad::default(), slots: 0, now: BoardsNow::default() };
         for kind in self.rest.kinds.iter().filter(|kind| kind.keys.are(asked)) {
             boards.load += kind.measured;

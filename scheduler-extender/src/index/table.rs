@@ -7,7 +7,7 @@ use fpga_core::expected_load::ArenaKey;
 use fpga_core::node_facts::KnownNode;
 use fpga_core::staleness::Brief;
 use hashbrown::HashTable;
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,17 +16,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Nodes {
     rows: HashTable<u32>,
     hasher: RandomState,
-    names: Vec<Box<str>>,
-    /// For each row, the one that followed it in the last request. A hint that may be wrong.
-    next: Vec<AtomicU32>,
+    entries: Vec<Entry>,
     briefs: Vec<Option<Brief>>,
-    marks: Vec<Marks>,
-    arena_keys: Vec<ArenaKey>,
-    nodes: Vec<Arc<Node>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Marks {
+/// A node but for its brief.
+#[derive(Debug)]
+struct Entry {
+    name: Box<str>,
+    node: Arc<Node>,
+    arena_key: ArenaKey,
+    /// The row that followed this one in the last request. A hint that may be wrong.
+    next: AtomicU32,
     source: Source,
     has_moved_off: bool,
 }
@@ -35,27 +36,40 @@ struct Marks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row(u32);
 
+/// In a request of a new order most hints are wrong: after a wrong one, so many names are hashed before the next is tried.
+const HINT_INTERVAL: usize = 8;
+
 impl Nodes {
     /// The row of the node with this name.
     #[must_use]
     pub fn row(&self, name: &str) -> Option<Row> {
-        let is_it = |row: &u32| self.names.get(*row as usize).is_some_and(|known| **known == *name);
-        self.rows.find(self.hasher.hash_one(name), is_it).copied().map(Row)
+        self.row_of(name.as_bytes())
+    }
+
+    fn row_of(&self, name: &[u8]) -> Option<Row> {
+        let is_it = |row: &u32| self.entries.get(*row as usize).is_some_and(|entry| entry.is(name));
+        self.rows.find(hash(&self.hasher, name), is_it).copied().map(Row)
     }
 
     /// The row of each of these names. Requests come in similar orders: kube-scheduler asks for the scores of the nodes that
     /// the filter returned, in its order. So the name that followed last time is tried before a name is hashed.
     #[must_use]
-    pub fn rows<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<Option<Row>> {
-        let mut before = None::<&AtomicU32>;
+    pub fn rows<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Vec<Option<Row>> {
+        let (mut before, mut misses) = (None::<&AtomicU32>, 0_usize);
         let found = names.map(|name| {
-            let likely = before.map_or(0, |next| next.load(Ordering::Relaxed));
-            let is_it = self.names.get(likely as usize).is_some_and(|known| **known == *name);
-            let Row(row) = if is_it { Row(likely) } else { self.row(name)? };
-            if let Some(next) = before.filter(|_| !is_it) {
+            if misses.is_multiple_of(HINT_INTERVAL) {
+                let likely = before.map_or(0, |next| next.load(Ordering::Relaxed));
+                if let Some(entry) = self.entries.get(likely as usize).filter(|entry| entry.is(name)) {
+                    (before, misses) = (Some(&entry.next), 0);
+                    return Some(Row(likely));
+                }
+            }
+            misses += 1;
+            let Row(row) = self.row_of(name)?;
+            if let Some(next) = before {
                 next.store(row, Ordering::Relaxed);
             }
-            before = self.next.get(row as usize);
+            before = self.entries.get(row as usize).map(|entry| &entry.next);
             Some(Row(row))
         });
         found.collect()
@@ -64,27 +78,27 @@ impl Nodes {
     /// The node in a row of this table, for a decision.
     #[must_use]
     pub fn known(&self, Row(row): Row) -> KnownNode<'_> {
-        let row = row as usize;
-        let has_moved_off = self.marks[row].has_moved_off;
-        KnownNode { brief: self.briefs[row].as_ref(), has_moved_off, facts: &self.nodes[row].facts }
+        let (entry, brief) = (&self.entries[row as usize], &self.briefs[row as usize]);
+        KnownNode { brief: brief.as_ref(), has_moved_off: entry.has_moved_off, facts: &entry.node.facts }
     }
 
     /// The origin of the state of the node in a row of this table.
     #[must_use]
     pub fn source(&self, Row(row): Row) -> Source {
-        self.marks[row as usize].source
+        self.entries[row as usize].source
     }
 
-    /// The key of the expected loads of the node in a row of this table.
+    /// The node in a row of this table, with its name and the key of its expected loads.
     #[must_use]
-    pub fn arena_key(&self, Row(row): Row) -> &ArenaKey {
-        &self.arena_keys[row as usize]
+    pub fn keyed(&self, row: Row) -> (&str, &ArenaKey, KnownNode<'_>) {
+        let entry = &self.entries[row.0 as usize];
+        (&entry.name, &entry.arena_key, self.known(row))
     }
 
     /// The node in a row of this table.
     #[must_use]
     pub fn at(&self, Row(row): Row) -> &Arc<Node> {
-        &self.nodes[row as usize]
+        &self.entries[row as usize].node
     }
 
     /// The node with this name.
@@ -102,63 +116,70 @@ impl Nodes {
     /// Whether there are no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.entries.is_empty()
     }
 
     /// The names, in no order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
+        self.entries.iter().map(|entry| &*entry.name)
     }
 
     /// The nodes, in no order.
     pub fn values(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.nodes.iter()
+        self.entries.iter().map(|entry| &entry.node)
     }
 
     /// The nodes with their names, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Node>)> {
-        self.keys().zip(&self.nodes)
+        self.entries.iter().map(|entry| (&*entry.name, &entry.node))
     }
 
     /// Puts a node. Returns the one that it replaces.
     pub(super) fn put(&mut self, name: &str, node: Arc<Node>) -> Option<Arc<Node>> {
         let KnownNode { brief, has_moved_off, .. } = node.facts.known();
-        let (brief, marks) = (brief.cloned(), Marks { source: node.source, has_moved_off });
+        let (brief, source) = (brief.cloned(), node.source);
         if let Some(Row(row)) = self.row(name) {
             self.briefs[row as usize] = brief;
-            self.marks[row as usize] = marks;
-            return Some(std::mem::replace(&mut self.nodes[row as usize], node));
+            let entry = &mut self.entries[row as usize];
+            (entry.source, entry.has_moved_off) = (source, has_moved_off);
+            return Some(std::mem::replace(&mut entry.node, node));
         }
-        let Ok(row) = u32::try_from(self.names.len()) else { return None };
-        self.names.push(name.into());
-        self.next.push(AtomicU32::new(row.wrapping_add(1)));
+        let Ok(row) = u32::try_from(self.entries.len()) else { return None };
+        let (arena_key, next) = (ArenaKey::default(), AtomicU32::new(row.wrapping_add(1)));
+        self.entries.push(Entry { name: name.into(), node, arena_key, next, source, has_moved_off });
         self.briefs.push(brief);
-        self.marks.push(marks);
-        self.arena_keys.push(ArenaKey::default());
-        self.nodes.push(node);
-        let Self { rows, hasher, names, .. } = self;
-        rows.insert_unique(hasher.hash_one(name), row, |row| hasher.hash_one(&*names[*row as usize]));
+        let Self { rows, hasher, entries, .. } = self;
+        let hash_of = |row: &u32| hash(hasher, entries[*row as usize].name.as_bytes());
+        rows.insert_unique(hash(hasher, name.as_bytes()), row, hash_of);
         None
     }
 
     /// Removes a node. The last row takes its place.
     pub(super) fn remove(&mut self, name: &str) -> Option<Box<str>> {
         let Row(row) = self.row(name)?;
-        let last = u32::try_from(self.names.len() - 1).ok()?;
-        if let Ok(entry) = self.rows.find_entry(self.hasher.hash_one(name), |other| *other == row) {
+        let last = u32::try_from(self.entries.len() - 1).ok()?;
+        if let Ok(entry) = self.rows.find_entry(hash(&self.hasher, name.as_bytes()), |other| *other == row) {
             entry.remove();
         }
-        let hash = self.hasher.hash_one(&*self.names[last as usize]);
-        if let Some(moved) = self.rows.find_mut(hash, |other| *other == last) {
+        let of_last = hash(&self.hasher, self.entries[last as usize].name.as_bytes());
+        if let Some(moved) = self.rows.find_mut(of_last, |other| *other == last) {
             *moved = row;
         }
-        self.next.swap_remove(row as usize);
         self.briefs.swap_remove(row as usize);
-        self.marks.swap_remove(row as usize);
-        self.arena_keys.swap_remove(row as usize);
-        drop(self.nodes.swap_remove(row as usize));
-        Some(self.names.swap_remove(row as usize))
+        Some(self.entries.swap_remove(row as usize).name)
     }
+}
+
+impl Entry {
+    fn is(&self, name: &[u8]) -> bool {
+        *self.name.as_bytes() == *name
+    }
+}
+
+fn hash(by: &RandomState, name: &[u8]) -> u64 {
+    let mut hasher = by.build_hasher();
+    hasher.write(name);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -210,7 +231,7 @@ mod tests {
                 }
                 prop_assert_eq!(nodes.iter().count(), model.len());
                 let asked = asked.iter().map(|name| names[*name]);
-                prop_assert_eq!(nodes.rows(asked.clone()), asked.map(|name| nodes.row(name)).collect::<Vec<_>>());
+                prop_assert_eq!(nodes.rows(asked.clone().map(str::as_bytes)), asked.map(|name| nodes.row(name)).collect::<Vec<_>>());
                 for name in names {
                     let row = nodes.row(name);
                     prop_assert_eq!(row.is_some(), model.contains_key(name));

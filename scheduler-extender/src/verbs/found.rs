@@ -18,13 +18,13 @@ pub(super) struct Found<'k> {
 pub(super) type Changed = [(usize, Arc<Node>)];
 
 impl<'k> Found<'k> {
-    pub(super) fn of<'n>(names: impl Iterator<Item = &'n str>, known: &'k Nodes) -> Self {
+    pub(super) fn of<'n>(names: impl Iterator<Item = &'n [u8]>, known: &'k Nodes) -> Self {
         Self { known, rows: known.rows(names) }
     }
 
-    /// The nodes with the keys of their expected loads.
-    pub(super) fn keyed(&self) -> impl Iterator<Item = Option<(&'k ArenaKey, KnownNode<'k>)>> {
-        self.rows.iter().map(|row| row.map(|row| (self.known.arena_key(row), self.known.known(row))))
+    /// The nodes with their names and the keys of their expected loads.
+    pub(super) fn keyed(&self) -> impl Iterator<Item = Option<(&'k str, &'k ArenaKey, KnownNode<'k>)>> {
+        self.rows.iter().map(|row| row.map(|row| self.known.keyed(row)))
     }
 
     /// The candidates, in the order of the request.

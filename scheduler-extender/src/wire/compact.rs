@@ -8,7 +8,7 @@ use super::limits::MAX_NODES;
 use super::names::NodeNames;
 use super::nodes::Nodes;
 use super::pod::Pod;
-use memchr::{memchr2, memchr2_iter, memmem};
+use memchr::{memchr, memchr_iter, memchr2, memchr2_iter, memmem};
 use std::ops::Range;
 
 /// The beginning of a node, up to its name.
@@ -52,6 +52,15 @@ pub(super) fn read(text: &str) -> Option<(Pod<'_>, Nodes<'_>)> {
     is_whole.then_some((pod?, Nodes::in_request(text, NodeNames::in_request(text, places), whole)))
 }
 
+/// How the end of a name is found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Guess {
+    /// Most names are as long as the one before, which is checked before a name is searched for its end.
+    Length,
+    /// Each name is searched.
+    Nothing,
+}
+
 /// A place in the request.
 struct Cursor<'a> {
     text: &'a str,
@@ -77,14 +86,24 @@ impl<'a> Cursor<'a> {
 
     /// The places of the names of a list whose first bracket has passed.
     fn names(&mut self) -> Option<Vec<Range<u32>>> {
+        let first = self.at;
+        self.names_after(Guess::Length).or_else(|| {
+            self.at = first;
+            self.names_after(Guess::Nothing)
+        })
+    }
+
+    fn names_after(&mut self, guess: Guess) -> Option<Vec<Range<u32>>> {
         let (bytes, first) = (self.text.as_bytes(), self.at);
         let mut places = Vec::with_capacity(self.rest().len().div_ceil(LIKELY_NAME).min(MAX_NODES));
+        let mut length = 0;
         while bytes.get(self.at) == Some(&b'"') && places.len() < MAX_NODES {
             let from = self.at + 1;
-            let end = from + memchr2(b'"', b'\\', bytes.get(from..)?)?;
-            if bytes.get(end) != Some(&b'"') {
-                return None;
-            }
+            let likely = from + length;
+            let is_end =
+                guess == Guess::Length && matches!(bytes.get(likely..likely + 2), Some([b'"', b',' | b']']));
+            let end = if is_end { likely } else { from + memchr(b'"', bytes.get(from..)?)? };
+            length = end - from;
             // The length of the request fits.
             places.push(u32::try_from(from).ok()?..u32::try_from(end).ok()?);
             self.at = end + 1;
@@ -94,10 +113,13 @@ impl<'a> Cursor<'a> {
             }
         }
         let is_list = bytes.get(self.at) == Some(&b']') && bytes.get(self.at - 1) != Some(&b',');
-        // A string may not have them unescaped. No early end: so the compiler makes vector instructions of it.
-        let has_control = bytes.get(first..self.at)?.iter().fold(false, |any, byte| any | (*byte < b' '));
+        let list = bytes.get(first..self.at)?;
+        // A string may not have control characters unescaped. No early end: so the compiler makes vector instructions of it.
+        let is_plain = !list.iter().fold(false, |any, byte| any | (*byte < b' ') | (*byte == b'\\'));
+        // With other quotes than those around the names, a name was taken for longer than it is.
+        let has_no_other = memchr_iter(b'"', list).count() == 2 * places.len();
         self.at += 1;
-        (is_list && !has_control).then_some(places)
+        (is_list && is_plain && has_no_other).then_some(places)
     }
 }
 
@@ -170,6 +192,10 @@ mod tests {
             r#"{"NodeNames":["a","","node-ü"],"Pod":{}}"#,
         ] {
             assert_eq!(names(text).unwrap(), ["a", "", "node-ü"], "{text}");
+        }
+        for taken_for_one in [["12345", "b", "c"], ["1234567", "b", "cde"]] {
+            let text = serde_json::json!({"Pod": {}, "NodeNames": taken_for_one}).to_string();
+            assert_eq!(names(&text).unwrap(), taken_for_one, "as long as the first: {text}");
         }
         for text in [
             r#"{"Pod":{},"NodeNames":[]}"#,

@@ -11,6 +11,8 @@ const FRAME_BYTES: usize = 128;
 const PAIR_BYTES: usize = 6;
 /// Bytes of `{"Host":"","Score":10},` around a name, the score included.
 const SCORED_BYTES: usize = 23;
+/// Index of the digit in `,"Score":0}`.
+const SCORE_DIGIT: usize = 9;
 
 /// Form of the candidates in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,8 +38,8 @@ pub struct Nodes<'a> {
 pub struct FilterResult<'a> {
     /// The candidates.
     pub nodes: &'a Nodes<'a>,
-    /// For each candidate, why it is rejected; `None` if it passes.
-    pub rejections: &'a [Option<Rejected>],
+    /// The candidates that are rejected, by their places in ascending order.
+    pub rejected: &'a [(usize, Rejected)],
 }
 
 /// Why a candidate is rejected.
@@ -105,6 +107,11 @@ impl<'a> Nodes<'a> {
         self.names.iter()
     }
 
+    /// As [`Self::names`], as bytes.
+    pub fn names_as_bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.as_bytes()
+    }
+
     /// The name of the candidate with this index.
     #[must_use]
     pub fn name(&self, index: usize) -> &str {
@@ -136,10 +143,10 @@ impl FilterResult<'_> {
     /// Appends the candidates that pass, as a list.
     fn encode_passed(&self, out: &mut Writer<'_>) -> Result<(), serde_json::Error> {
         let (mut next, mut is_first) = (0, true);
-        for run in self.rejections.chunk_by(|one, other| one.is_none() == other.is_none()) {
-            let candidates = next..next + run.len();
-            next = candidates.end;
-            if run.first().is_some_and(Option::is_some) {
+        for end in self.rejected.iter().map(|(place, _)| *place).chain([self.nodes.len()]) {
+            let candidates = next..end;
+            next = end + 1;
+            if candidates.is_empty() {
                 continue;
             }
             if !std::mem::take(&mut is_first) {
@@ -155,10 +162,8 @@ impl FilterResult<'_> {
 
     /// The rejected candidates with this effect of evictions.
     fn rejected(&self, by: Eviction) -> impl Iterator<Item = (usize, Rejection)> {
-        let all = self.rejections.iter().enumerate();
-        all.filter_map(move |(index, rejection)| {
-            rejection.filter(|rejected| rejected.eviction == by).map(|rejected| (index, rejected.reason))
-        })
+        let by_it = self.rejected.iter().filter(move |(_, rejected)| rejected.eviction == by);
+        by_it.map(|(place, rejected)| (*place, rejected.reason))
     }
 
     /// Appends the reasons of rejected candidates as the content of an object.
@@ -179,11 +184,10 @@ impl Encode for FilterResult<'_> {
         };
         out.text().extend_from_slice(begin);
         self.encode_passed(out)?;
-        let rejected = [Eviction::Helps, Eviction::IsUseless].map(|by| self.rejected(by));
-        let reasons = rejected.into_iter().flatten();
-        let reasons = reasons
-            .map(|(index, reason)| self.nodes.name(index).len() + reason.text().len() + PAIR_BYTES)
-            .sum::<usize>();
+        let reason = |(place, rejected): &(usize, Rejected)| {
+            self.nodes.name(*place).len() + rejected.reason.text().len() + PAIR_BYTES
+        };
+        let reasons = self.rejected.iter().map(reason).sum::<usize>();
         let out = out.text();
         out.reserve(FRAME_BYTES + reasons);
         out.extend_from_slice(end);
@@ -204,12 +208,19 @@ impl Encode for HostPriorities<'_> {
         list(out, self.scores.iter().enumerate(), |out, (index, score)| {
             out.extend_from_slice(br#"{"Host":"#);
             names.encode(index, out)?;
-            out.extend_from_slice(br#","Score":"#);
+            // One piece of a fixed length is copied faster than three.
+            let mut end = *br#","Score":0}"#;
             match u8::try_from(*score) {
-                Ok(digit @ 0..=9) => out.push(b'0' + digit),
-                _ => serde_json::to_writer(&mut *out, score)?,
+                Ok(digit @ 0..=9) => {
+                    end[SCORE_DIGIT] += digit;
+                    out.extend_from_slice(&end);
+                }
+                _ => {
+                    out.extend_from_slice(&end[..SCORE_DIGIT]);
+                    serde_json::to_writer(&mut *out, score)?;
+                    out.push(b'}');
+                }
             }
-            out.push(b'}');
             Ok(())
         })?;
         out.push(b']');

@@ -76,7 +76,7 @@ pub fn prioritize_ranking(
     let loaded_counts = rules.weights.per_signal().loaded > 0.0;
     let mut freshness = Vec::with_capacity(candidates.len());
     let mut fresh = Vec::with_capacity(candidates.len());
-    let mut expected_of_fresh = Vec::with_capacity(expected.len());
+    let mut costs_ranks = false;
     for (index, candidate) in candidates.iter().enumerate() {
         let Some(brief) = candidate.and_then(|node| node.fresh(now)) else {
             freshness.push(candidate.map_or(Freshness::Absent, |node| node.freshness(now)));
@@ -90,22 +90,19 @@ pub fn prioritize_ranking(
         }
         let measured =
             MeasuredBoards { usage: load.usage, reconfiguration: load.reconfiguration, slots, now, age };
-        let expected = expected.get(index);
-        expected_of_fresh
-            .extend(expected.map(|expected| expected.per_slot(|amount| ranking.per_slot(amount, slots))));
+        let expected = expected.get(index).copied().unwrap_or_default();
+        costs_ranks |= expected.costs_ranks();
         fresh.push(FreshNode {
             measured,
-            usage: ranking.per_slot(measured.usage, slots),
+            usage: ranking.per_slot(measured.usage, slots) + ranking.per_slot(expected.usage, slots),
             locality: wanted.share_on(brief, age),
             loaded: if loaded_counts { wanted.loaded_share_on(brief) } else { 0.0 },
-            pods: expected.map_or(0.0, |expected| shown(expected.pods)),
+            pods: shown(expected.pods),
         });
     }
-    if !expected_of_fresh.is_empty() {
-        let usage: Vec<PerSlot> = fresh.iter().map(|node| node.usage).collect();
-        for (node, load) in fresh.iter_mut().zip(loads(&usage, &expected_of_fresh)) {
-            node.usage = load;
-        }
+    if costs_ranks {
+        let of_fresh = expected.iter().zip(&freshness).filter(|(_, is)| **is == Freshness::Fresh);
+        cost_ranks(ranking, &mut fresh, of_fresh.map(|(expected, _)| expected));
     }
     let mean = rules.weights.ready();
     let mut decision = ScoreDecision { rules: *rules, ranking, scores: Vec::new(), freshness, fresh };
@@ -117,6 +114,18 @@ pub fn prioritize_ranking(
             .for_each(|(score, _)| *score = cap.min(*score));
     }
     decision
+}
+
+/// Adds the expected usage of pods without a known mean, which depends on the usage of all nodes.
+fn cost_ranks<'e>(ranking: Ranking, fresh: &mut [FreshNode], expected: impl Iterator<Item = &'e Expected>) {
+    let per_slot = |node: &FreshNode, amount| ranking.per_slot(amount, node.measured.slots);
+    let measured: Vec<PerSlot> = fresh.iter().map(|node| per_slot(node, node.measured.usage)).collect();
+    let expected = expected.zip(&*fresh);
+    let expected: Vec<_> =
+        expected.map(|(expected, node)| expected.per_slot(|amount| per_slot(node, amount))).collect();
+    for (node, load) in fresh.iter_mut().zip(loads(&measured, &expected)) {
+        node.usage = load;
+    }
 }
 
 impl ScoreDecision {
@@ -219,22 +228,24 @@ struct Ranks<'d> {
 
 impl<'d> Ranks<'d> {
     fn of(ScoreDecision { rules, ranking, fresh, .. }: &'d ScoreDecision) -> Self {
-        let by = |value: &dyn Fn(&FreshNode) -> u64| ranks(&fresh.iter().map(value).collect::<Vec<_>>());
-        let if_weighted = |weight: f64, value: &dyn Fn(&FreshNode) -> u64| {
-            if weight > 0.0 { by(value) } else { Vec::new() }
+        fn by(fresh: &[FreshNode], value: impl Fn(&FreshNode) -> u64) -> Vec<f64> {
+            ranks(&fresh.iter().map(value).collect::<Vec<_>>())
+        }
+        let if_weighted = |weight: f64, value: fn(&FreshNode) -> u64| {
+            if weight > 0.0 { by(fresh, value) } else { Vec::new() }
         };
         let reconfiguration =
             |measured: &MeasuredBoards| ranking.per_slot(measured.reconfiguration, measured.slots).0;
         let weights = rules.weights.per_signal();
         Self {
             fresh,
-            usage: by(&|node| node.usage.0),
-            reconfiguration: by(&|node| reconfiguration(&node.measured)),
+            usage: by(fresh, |node| node.usage.0),
+            reconfiguration: by(fresh, |node| reconfiguration(&node.measured)),
             // More free slots are better, but `ranks` puts the least value first: rank the complement.
-            free_slots: if_weighted(weights.free_slots, &|node| {
+            free_slots: if_weighted(weights.free_slots, |node| {
                 u64::from(u32::MAX - node.measured.now.free_slots)
             }),
-            queue: if_weighted(weights.queue, &|node| node.measured.now.queued.into()),
+            queue: if_weighted(weights.queue, |node| node.measured.now.queued.into()),
         }
     }
 

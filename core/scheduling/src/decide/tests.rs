@@ -236,6 +236,10 @@ proptest! {
             decision.nodes().iter().filter(|node| node.measured.is_some() == fresh).map(|node| node.score).max()
         };
         prop_assert!(decision.nodes().iter().all(|node| node.score <= rules.max_score.get()));
+        for node in decision.nodes().iter().filter(|node| node.capped == Capped::No) {
+            let exact = f64::from(node.mean) * f64::from(rules.max_score.get());
+            prop_assert!((f64::from(node.score) - exact).abs() < 0.501, "not the mean of the terms: {node:?}");
+        }
         if let (Some(fresh), Some(unfresh)) = (best(true), best(false)) {
             prop_assert!(unfresh < fresh || fresh == 0);
         }

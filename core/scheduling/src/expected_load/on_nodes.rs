@@ -44,7 +44,7 @@ impl ExpectedLoads {
     pub fn on_nodes<'n>(
         &self,
         asking: &str,
-        nodes: impl Iterator<Item = (&'n str, Option<(&'n ArenaKey, KnownNode<'n>)>)>,
+        nodes: impl Iterator<Item = Option<(&'n str, &'n ArenaKey, KnownNode<'n>)>>,
         kind: &AskedKind,
         now: MonotonicTime,
     ) -> Vec<Expected> {
@@ -54,8 +54,7 @@ impl ExpectedLoads {
         let decision = Decision::of(self, asking, kind, now);
         let forecasts = self.forecasts.read();
         let mut renewed = Vec::new();
-        let mut on = |(name, keyed): (&str, Option<(&ArenaKey, KnownNode<'n>)>)| {
-            let (key, node) = keyed?;
+        let mut on = |(name, key, node): (&str, &ArenaKey, KnownNode<'n>)| {
             let brief = node.fresh(now)?;
             let (index, pods) = self.nodes.at(key, name)?;
             let known = forecasts.get(index).filter(|forecast| decision.may_use(forecast, brief));
@@ -66,7 +65,7 @@ impl ExpectedLoads {
             renewed.push((index, forecast));
             Some(decision.expected(pods, brief, &forecast))
         };
-        let expected = nodes.map(|node| on(node).unwrap_or_default()).collect();
+        let expected = nodes.map(|node| node.and_then(&mut on).unwrap_or_default()).collect();
         drop(forecasts);
         if !renewed.is_empty() {
             self.forecasts.put(&renewed);

@@ -19,6 +19,11 @@ pub(crate) struct ExpectedPerSlot {
 }
 
 impl Expected {
+    /// Whether pods without a known mean are expected: their usage depends on the other candidates, see [`loads`].
+    pub(crate) fn costs_ranks(&self) -> bool {
+        self.unknown >= 0.5
+    }
+
     /// The expectation per slot; `per_slot` converts an amount of slot time.
     #[must_use]
     pub(crate) fn per_slot(&self, per_slot: impl Fn(Millis) -> PerSlot) -> ExpectedPerSlot {
@@ -35,9 +40,6 @@ pub(crate) fn loads(measured: &[PerSlot], expected: &[ExpectedPerSlot]) -> Vec<P
     let mut loads: Vec<PerSlot> =
         measured.iter().zip(expected).map(|(measured, expected)| *measured + expected.usage).collect();
     let unknown = |expected: &ExpectedPerSlot| super::whole(expected.unknown).0;
-    if expected.iter().all(|expected| expected.unknown < 0.5) {
-        return loads;
-    }
     let mut sorted = loads.clone();
     sorted.sort_unstable();
     for ((load, measured), expected) in loads.iter_mut().zip(measured).zip(expected) {

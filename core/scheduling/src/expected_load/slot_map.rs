@@ -72,11 +72,16 @@ impl<T: Default> SlotMap<T> {
     /// As [`Self::get`], found by its key. An outdated key is updated.
     pub(super) fn at(&self, key: &ArenaKey, name: &str) -> Option<(usize, &T)> {
         let (index, generation) = key.get();
-        let there =
-            self.entries.get(index).filter(|entry| entry.generation == generation && generation != FREE);
-        if let Some(entry) = there {
-            return Some((index, &entry.value));
+        match self.entries.get(index) {
+            Some(entry) if entry.generation == generation && generation != FREE => {
+                Some((index, &entry.value))
+            }
+            _ => self.at_new(key, name),
         }
+    }
+
+    #[cold]
+    fn at_new(&self, key: &ArenaKey, name: &str) -> Option<(usize, &T)> {
         let index = *self.indexes.get(name)?;
         let entry = self.entries.get(index)?;
         key.set(index, entry.generation);

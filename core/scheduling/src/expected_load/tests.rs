@@ -244,7 +244,7 @@ fn a_pod_that_is_scored_again_is_not_charged_for_its_own_assumption() {
     assume(&mut all, "p", Some("rs"), &["n"], MonotonicTime::START);
     let for_pod = |uid| {
         let (node, at) = (mk_node(idle().state().clone()), MonotonicTime(1_000));
-        let nodes = [("n", Some((&ArenaKey::default(), node.known())))];
+        let nodes = [Some(("n", &ArenaKey::default(), node.known()))];
         all.on_nodes(uid, nodes.into_iter(), &AskedKind::ANY, at)[0].usage
     };
     assert_eq!((for_pod("p"), for_pod("another")), (Millis::ZERO, Millis(60_000)));

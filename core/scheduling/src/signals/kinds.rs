@@ -75,7 +75,7 @@ impl BoardKeys {
 
     /// Whether a board of this kind is of the kind `asked`.
     pub(super) fn are(&self, asked: &AskedKind) -> bool {
-        let agree = |asked: u64, is: u64| asked == is || asked == ANY || is == ANY;
+        let agree = |asked: u64, is: u64| asked == ANY || asked == is || is == ANY;
         agree(asked.vendor, self.vendor)
             && agree(asked.board, self.board)
             && agree(asked.shell, self.shell)

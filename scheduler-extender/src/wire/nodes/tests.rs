@@ -11,8 +11,8 @@ fn names(body: &str) -> Vec<String> {
     parts(body).unwrap().1.names().map(str::to_owned).collect()
 }
 
-fn rejected(reason: Rejection) -> Option<Rejected> {
-    Some(Rejected { reason, eviction: Eviction::IsUseless })
+fn rejected(reason: Rejection) -> Rejected {
+    Rejected { reason, eviction: Eviction::IsUseless }
 }
 
 fn encoded(answer: &impl Encode) -> String {
@@ -27,8 +27,8 @@ fn encoded(answer: &impl Encode) -> String {
 fn names_that_need_escapes_get_them() {
     let (_, nodes) = parts(r#"{"Pod":{},"NodeNames":["\"q\\","p","\u0001","full"]}"#).unwrap();
     let full = Rejected { reason: Rejection::NoInstance, eviction: Eviction::Helps };
-    let rejections = [None, None, rejected(Rejection::Board), Some(full)];
-    let result = FilterResult { nodes: &nodes, rejections: &rejections };
+    let rejected = [(2, rejected(Rejection::Board)), (3, full)];
+    let result = FilterResult { nodes: &nodes, rejected: &rejected };
     let value: serde_json::Value = serde_json::from_str(&encoded(&result)).unwrap();
     assert_eq!(value["NodeNames"], serde_json::json!(["\"q\\", "p"]));
     assert_eq!(value["FailedAndUnresolvableNodes"], serde_json::json!({"\u{1}": Rejection::Board.text()}));
@@ -115,7 +115,7 @@ fn nodes_go_back_byte_for_byte() {
     let kept = r#"{ "metadata" : {"name":"b", "n": 1.50}, "Odd":"\u0041" }"#;
     let body = format!(r#"{{"Pod":{{}},"Nodes":{{"items":[{{"metadata":{{"name":"a"}}}}, {kept} ]}}}}"#);
     let (_, nodes) = parts(&body).unwrap();
-    let result = FilterResult { nodes: &nodes, rejections: &[rejected(Rejection::Board), None] };
+    let result = FilterResult { nodes: &nodes, rejected: &[(0, rejected(Rejection::Board))] };
     assert_eq!(
         encoded(&result),
         format!(
@@ -143,8 +143,8 @@ fn an_answer_takes_the_room_of_what_is_its_own_and_never_grows() {
         let request = Bytes::from(body.clone());
         let (_, nodes) = read_args(&request).unwrap();
         let mut out = Writer::new(&request);
-        let rejections = vec![rejection.and_then(rejected); NODES];
-        FilterResult { nodes: &nodes, rejections: &rejections }.encode(&mut out).unwrap();
+        let rejected: Vec<_> = (0..NODES).filter_map(|place| Some((place, rejected(rejection?)))).collect();
+        FilterResult { nodes: &nodes, rejected: &rejected }.encode(&mut out).unwrap();
         let capacity = out.finish().own_capacity(&request);
         assert!((own..=own + 2 * FRAME_BYTES).contains(&capacity), "{rejection:?} {own} {capacity}");
         let mut out = Writer::new(&request);
@@ -181,7 +181,8 @@ proptest! {
     #[test]
     fn answers_say_of_each_candidate_what_was_decided(candidates in any_candidates(), scores in prop::collection::vec(0..12_u32, 40)) {
         let names: Vec<&String> = candidates.iter().map(|(name, _)| name).collect();
-        let rejections: Vec<Option<Rejected>> = candidates.iter().map(|(_, rejection)| *rejection).collect();
+        let rejected: Vec<(usize, Rejected)> =
+            candidates.iter().enumerate().filter_map(|(place, (_, rejection))| Some((place, (*rejection)?))).collect();
         let items: Vec<_> = names.iter().copied().map(as_whole).collect();
         for body in [
             serde_json::json!({"Pod": {}, "Nodes": null, "NodeNames": names}).to_string(),
@@ -196,7 +197,7 @@ proptest! {
                 answer(&mut out);
                 serde_json::from_slice::<serde_json::Value>(&Vec::from(out.finish())).unwrap()
             };
-            let filtered = value(&|out| FilterResult { nodes: &nodes, rejections: &rejections }.encode(out).unwrap());
+            let filtered = value(&|out| FilterResult { nodes: &nodes, rejected: &rejected }.encode(out).unwrap());
             let passed = candidates.iter().filter(|(_, rejection)| rejection.is_none()).map(|(name, _)| name);
             let (mode, passed): (_, Vec<_>) = match nodes.mode() {
                 Mode::Names => (&filtered["NodeNames"], passed.map(|name| serde_json::json!(name)).collect()),
