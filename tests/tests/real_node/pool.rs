@@ -17,8 +17,9 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Values of the chart for a pool that the pods of the namespace `shop` use.
-pub const VALUES: [&str; 2] = ["pool.enabled=true", "pool.clientNamespaces={shop}"];
+/// Values of the chart for a pool that the pods of the namespace `shop` use, also with Bitstreams of their own, which a registry accepts.
+pub const VALUES: [&str; 3] =
+    ["pool.enabled=true", "pool.clientNamespaces={shop}", "customResources.ownBitstreams.enabled=true"];
 
 const ACCELERATOR: &str = "sha-256";
 const IMAGE: &str = "localhost/pool-job:1";
@@ -60,11 +61,15 @@ pub async fn publish(cluster: &RealCluster, namespace: &str) {
     let path = cluster.plane().run_dir().path().join("accelerator.json");
     std::fs::write(&path, object.to_string()).unwrap();
     kubectl(cluster.plane(), &["apply", "-f", path.to_str().unwrap()]).await.unwrap();
+    // The broker counts accepted ones only.
+    let accepted =
+        ["wait", "--for=condition=Accepted", "--timeout=2m", "bitstream", ACCELERATOR, "-n", namespace];
+    kubectl(cluster.plane(), &accepted).await.unwrap();
 }
 
 /// Takes the boards off all nodes, and gives one of them back its own: its device manager starts with all files that are
 /// there now.
-async fn boards_only_on(cluster: &RealCluster, node: &str) {
+pub async fn boards_only_on(cluster: &RealCluster, node: &str) {
     let nodes: Api<Node> = Api::all(cluster.plane().client().clone());
     let label = async |node: &str, vendor: Option<&str>| {
         let patch = json!({"metadata": {"labels": {"fpga-scheduling.io/fpga-vendor": vendor}}});

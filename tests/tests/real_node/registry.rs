@@ -131,7 +131,7 @@ pub async fn its_token_is_refused_whatever_a_registry_that_suggests_need_not_do(
     for (arguments, refused) in [
         (&["create", "--raw", &evict, "-f", &eviction][..], "cannot create resource \"pods/eviction\""),
         (&["delete", "pod", pod, "--namespace", namespace], "cannot delete resource \"pods\""),
-        (&["annotate", "node", node, "fpga-scheduling.io/moved-off={}"], "cannot patch resource \"nodes\""),
+        (&["annotate", "node", node, "fpga-scheduling.io/moved-off={}"], "cannot get resource \"nodes\""),
         (&["get", "secrets", "--namespace", NAMESPACE], "cannot list resource \"secrets\""),
         (&["create", "-f", &bitstream, "--validate=false"], "cannot create resource \"bitstreams\""),
         (&["create", "configmap", "mine", "--namespace", NAMESPACE], "cannot create resource \"configmaps\""),

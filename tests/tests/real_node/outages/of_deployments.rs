@@ -88,6 +88,9 @@ impl Bed {
         };
         let cluster = RealCluster::start_with(spec, namespace).await.unwrap();
         pool::publish(&cluster, SHOP).await;
+        // Managers that start now find the broker's authority, which the kubelet brings to running ones within minutes.
+        pool::boards_only_on(&cluster, NODE).await;
+        cluster.wait_rolled_out().await.unwrap();
         let client = cluster.plane().client().clone();
         let services: Api<Service> = Api::namespaced(client.clone(), SHOP);
         let service = restricted::function_service(FUNCTION).unwrap();
