@@ -20,8 +20,10 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 const SERVICE: &str = "https://fpga-pool.kube-fpga.svc:9480";
 /// The nodes of the brokers, and of the board.
@@ -166,7 +168,7 @@ impl Bed {
     /// Starts a job of the accelerator, as a pod with this token does. The job reads its input.
     fn start_job(&self, token: &Path) -> Child {
         Command::new(programs::built("fpga-acc").unwrap())
-            .args(["run", ACCELERATOR, "--wait", "100s"])
+            .args(["run", ACCELERATOR, "--wait", "100s", "--bytes", "1000000000"])
             .env("FPGA_POOL", self.broker_urls())
             .env("FPGA_POOL_CA", &self.authority)
             .env("FPGA_POOL_TOKEN_FILE", token)
@@ -236,6 +238,20 @@ async fn end(mut job: Child, input: &[u8]) -> Output {
     tokio::time::timeout(patience(), job.wait_with_output()).await.unwrap().unwrap()
 }
 
+/// Gives a job its input piece by piece until `stop`. A job that uses its slot keeps it while others wait. Returns the digest of the
+/// input.
+async fn feed(mut stdin: ChildStdin, mut stop: oneshot::Receiver<()>) -> Vec<u8> {
+    // As much as a task takes.
+    let piece = vec![7; 4_000_000];
+    let mut digest = Sha256::new();
+    while let Err(TryRecvError::Empty) = stop.try_recv() {
+        stdin.write_all(&piece).await.unwrap();
+        digest.update(&piece);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    digest.finalize().to_vec()
+}
+
 #[tokio::test]
 async fn while_the_api_server_is_silent_a_running_job_ends_right_and_a_waiting_one_gets_its_slot_afterwards()
 {
@@ -247,7 +263,9 @@ async fn while_the_api_server_is_silent_a_running_job_ends_right_and_a_waiting_o
         let pool = async || Ok(Some(bed.pool(&operator).await).filter(is_so).map(drop));
         wait::until(what, pool).await.unwrap();
     };
-    let running = bed.start_job(&token);
+    let mut running = bed.start_job(&token);
+    let (stop, stopped) = oneshot::channel();
+    let fed = tokio::spawn(feed(running.stdin.take().unwrap(), stopped));
     let has_slot = |pool: &Value| ["busy", "idle"].map(Value::from).contains(&pool["slots"][0]["state"]);
     until_pool("the first job to have the slot", has_slot).await;
     let mut waiting = bed.start_job(&token);
@@ -265,13 +283,10 @@ async fn while_the_api_server_is_silent_a_running_job_ends_right_and_a_waiting_o
     })
     .await
     .unwrap();
-    let output = end(running, b"of the first").await;
-    assert_eq!(
-        output.stdout,
-        Sha256::digest("of the first").as_slice(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    stop.send(()).unwrap();
+    let expected = fed.await.unwrap();
+    let output = tokio::time::timeout(patience(), running.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(output.stdout, expected, "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(waiting.try_wait().unwrap(), None, "nobody grants the slot");
 
     bed.plane.answer_again();

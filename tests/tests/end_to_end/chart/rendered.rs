@@ -157,7 +157,7 @@ const EVERYTHING: Effects = &[
     ("traces.endpoint=http://otel:4318", "- --otlp-endpoint=http://otel:4318"),
     ("router.enabled=true", "value: \"http://otel:4318\""),
     ("pool.enabled=true", "cidr: 169.254.20.10/32"),
-    ("pool.enabled=true", "port: 8053"),
+    ("pool.enabled=true", "- port: 8053"),
     ("networkPolicies.dnsTo[0].ipBlock.cidr=10.96.0.10/32", "cidr: 10.96.0.10/32"),
     ("traces.allowTo[0].ipBlock.cidr=10.1.0.0/16", "cidr: 10.1.0.0/16"),
 ];
