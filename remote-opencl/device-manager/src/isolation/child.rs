@@ -99,11 +99,12 @@ impl TenantProcessArgs {
                 .context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")?;
             (confinement, Includes::below(folder).context("the tenant's folder")?)
         };
-        let printed = Printed::catch().context("the kernels' output can't be caught")?;
         let listener = confine(&setup, &runtime)?;
         manager.0.send(&FromTenant::Confined, listener.as_ref().map(AsFd::as_fd), Room::Awaited)?;
         // The manager alone answers the requests of the kernel.
         drop(listener);
+        // Its thread is confined as this one.
+        let printed = Printed::catch().context("the kernels' output can't be caught")?;
         let early = match setup.common.reconfigured_part {
             ReconfiguredPart::Slot => Vec::new(),
             ReconfiguredPart::Board => until_admitted(&manager.0)?,
