@@ -1,7 +1,7 @@
 //! Outages of parts that a real node needs to place pods, and not to run them. What goes on meanwhile is in the table of
 //! book/operate/outages.md.
 
-mod of_deployments;
+mod of_parts;
 
 use super::routed::processes;
 use super::site::{Site, delete};
@@ -100,19 +100,5 @@ async fn while_the_api_server_is_silent_sessions_go_on_and_containers_that_resta
     bed.site.node.wait_ready().await.unwrap();
     bed.new_pod_gets_a_board().await;
     bed.session_goes_on().await;
-    bed.site.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs root, runc and the CNI plugins: make test-node"]
-async fn while_the_collector_is_gone_sessions_and_restarts_go_on_and_new_pods_get_boards() {
-    let mut bed = Bed::start().await;
-    bed.site.boards.kill_collector().await;
-    bed.session_goes_on().await;
-    bed.container_restarts().await;
-    bed.new_pod_gets_a_board().await;
-    bed.site.boards.start_collector(&bed.site.node).unwrap();
-    bed.container_restarts().await;
-    bed.new_pod_gets_a_board().await;
     bed.site.close().await;
 }

@@ -55,9 +55,7 @@ pub struct Boards {
     bitstreams: PathBuf,
     kubeconfig: PathBuf,
     options: PluginOptions,
-    collector_spec: ProcessSpec,
-    /// `None` while it is killed.
-    collector: Option<Process>,
+    collector: Process,
     /// The managers, in the order of the boards.
     pub managers: Vec<BoardManager>,
     plugin: Option<Process>,
@@ -125,7 +123,7 @@ impl Boards {
             .arg("--kubeconfig")
             .arg(plane.kubeconfig(&Identity::Collector)?);
         std::fs::create_dir_all(&checkpoint).context("can't make the collector's folder")?;
-        let collector = Some(node.machine().spawn(collector_spec.clone())?);
+        let collector = node.machine().spawn(collector_spec)?;
         let mut boards = Self {
             root: node.machine().path("/"),
             address: plane.network().node(node.spec.index).host(),
@@ -136,7 +134,6 @@ impl Boards {
             bitstreams,
             kubeconfig,
             options,
-            collector_spec,
             collector,
             managers: Vec::new(),
             plugin: None,
@@ -212,22 +209,6 @@ impl Boards {
         if let Some(manager) = self.managers.get_mut(index).and_then(|manager| manager.process.take()) {
             manager.kill().await;
         }
-    }
-
-    /// Kills the collector, as a crash would.
-    pub async fn kill_collector(&mut self) {
-        if let Some(collector) = self.collector.take() {
-            collector.kill().await;
-        }
-    }
-
-    /// Starts the collector again.
-    ///
-    /// # Errors
-    /// The program can't be started.
-    pub fn start_collector(&mut self, node: &RealNode) -> Result<()> {
-        self.collector = Some(node.machine().spawn(self.collector_spec.clone())?);
-        Ok(())
     }
 
     /// Starts the node plugin.
@@ -311,7 +292,7 @@ impl Boards {
     /// A program has ended.
     pub fn check_running(&self) -> Result<()> {
         let managers = self.managers.iter().filter_map(|manager| manager.process.as_ref());
-        let others = self.collector.iter().chain(&self.plugin).chain(&self.supervisor);
+        let others = [&self.collector].into_iter().chain(&self.plugin).chain(&self.supervisor);
         managers.chain(others).try_for_each(Process::check_running)
     }
 
@@ -319,7 +300,7 @@ impl Boards {
     pub async fn stop(self, node: &RealNode) {
         let managers = self.managers.into_iter().filter_map(|manager| manager.process);
         let managers = managers.chain(self.supervisor);
-        for process in self.plugin.into_iter().chain(managers).chain(self.collector) {
+        for process in self.plugin.into_iter().chain(managers).chain([self.collector]) {
             node.machine().terminate(&process, STOP).await;
         }
     }

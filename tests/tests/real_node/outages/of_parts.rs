@@ -1,5 +1,5 @@
-//! Outages of what the chart installs as Deployments, one after the other: the scheduler with the extender, the registry, the router
-//! and the broker.
+//! Outages of the parts of the chart, one after the other: the scheduler with the extender, the collector, the registry, the router and
+//! the broker.
 
 use super::restart;
 use crate::pool;
@@ -16,7 +16,7 @@ use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::{RunMount, ServiceProxy, envoy_image};
 use fpga_tests::testbed::restricted::{self, is_ready};
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -40,15 +40,18 @@ const VALUES: [&str; 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Extender,
+    Collector,
     Registry,
     Router,
     Broker,
 }
 
 impl Part {
-    const fn deployment(self) -> &'static str {
+    /// The name of its Deployment, or of the collector's DaemonSet.
+    const fn workload(self) -> &'static str {
         match self {
             Self::Extender => "fpga-scheduler-extender",
+            Self::Collector => "fpga-collector",
             Self::Registry => "fpga-registry",
             Self::Router => "fpga-router",
             Self::Broker => "fpga-pool",
@@ -59,11 +62,18 @@ impl Part {
     const fn program(self) -> &'static str {
         match self {
             Self::Extender => "kube-scheduler",
+            Self::Collector => "fpga-collector",
             Self::Registry => "fpga-registry",
             Self::Router => "envoy",
             Self::Broker => "fpga-pool",
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Away,
+    There,
 }
 
 /// A node with the whole chart, and the router's address for the function.
@@ -112,17 +122,42 @@ impl Bed {
         ready(&self.pods, name, &self.cluster.nodes()[0]).await.status.unwrap().pod_ip.unwrap()
     }
 
-    async fn scale(&self, part: Part, replicas: u32) {
-        let deployments: Api<Deployment> = Api::namespaced(self.cluster.plane().client().clone(), NAMESPACE);
-        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        deployments.patch(part.deployment(), &PatchParams::default(), &patch).await.unwrap();
+    /// Has Kubernetes take the part's pods away, or make them anew.
+    async fn want(&self, part: Part, wanted: Wanted) {
+        let client = self.cluster.plane().client().clone();
+        let (name, merge) = (part.workload(), PatchParams::default());
+        if part == Part::Collector {
+            let elsewhere = (wanted == Wanted::Away).then_some("true");
+            let selector = json!({"nodeSelector": {"elsewhere": elsewhere}});
+            let patch = Patch::Merge(json!({"spec": {"template": {"spec": selector}}}));
+            Api::<DaemonSet>::namespaced(client, NAMESPACE).patch(name, &merge, &patch).await.unwrap();
+        } else {
+            let patch = Patch::Merge(json!({"spec": {"replicas": u8::from(wanted == Wanted::There)}}));
+            Api::<Deployment>::namespaced(client, NAMESPACE).patch(name, &merge, &patch).await.unwrap();
+        }
+    }
+
+    /// Whether Kubernetes makes no pod of the part any more.
+    async fn is_wanted_away(&self, part: Part) -> anyhow::Result<bool> {
+        let client = self.cluster.plane().client().clone();
+        if part == Part::Collector {
+            let found = Api::<DaemonSet>::namespaced(client, NAMESPACE).get(part.workload()).await?;
+            return Ok(found.status.is_some_and(|status| status.desired_number_scheduled == 0));
+        }
+        let found = Api::<Deployment>::namespaced(client, NAMESPACE).get(part.workload()).await?;
+        Ok(found.status.is_some_and(|status| status.replicas.is_none_or(|replicas| replicas == 0)))
     }
 
     /// Kills the part, which stays away.
     async fn take_away(&self, part: Part) {
         let pods = self.cluster.pods();
-        let of_part = ListParams::default().labels(&format!("app.kubernetes.io/name={}", part.deployment()));
-        self.scale(part, 0).await;
+        let of_part = ListParams::default().labels(&format!("app.kubernetes.io/name={}", part.workload()));
+        self.want(part, Wanted::Away).await;
+        wait::until(&format!("no {part:?} to be wanted"), async || {
+            Ok(self.is_wanted_away(part).await?.then_some(()))
+        })
+        .await
+        .unwrap();
         let at_once = DeleteParams::default().grace_period(0);
         pods.delete_collection(&at_once, &of_part).await.unwrap();
         // The objects go before the processes.
@@ -136,7 +171,7 @@ impl Bed {
     }
 
     async fn bring_back(&self, part: Part) {
-        self.scale(part, 1).await;
+        self.want(part, Wanted::There).await;
         self.cluster.wait_rolled_out().await.unwrap();
     }
 
@@ -197,7 +232,7 @@ impl Bed {
                 let called = self.case.invoke_at(&self.http, &self.url).await;
                 assert!(called.is_err(), "there is no router");
             }
-            Part::Extender | Part::Registry | Part::Broker => self.router_answers().await,
+            _ => self.router_answers().await,
         }
         self.new_pods(part).await;
         self.jobs(part).await;
@@ -228,7 +263,7 @@ impl Bed {
                 let job = self.pods.get("job").await?;
                 ensure!(is_ready(&job), "without a broker the job waits: {:?}", job.status);
             }
-            Part::Registry | Part::Router => {}
+            Part::Collector | Part::Registry | Part::Router => {}
         }
         Ok(())
     }
@@ -236,9 +271,9 @@ impl Bed {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
-async fn while_extender_registry_router_or_broker_is_away_all_goes_on_that_does_not_need_it() {
+async fn while_a_part_of_the_chart_is_away_all_goes_on_that_does_not_need_it() {
     let bed = Bed::start().await;
-    for part in [Part::Extender, Part::Registry, Part::Router, Part::Broker] {
+    for part in [Part::Extender, Part::Collector, Part::Registry, Part::Router, Part::Broker] {
         println!("{part:?} is taken away");
         bed.outage(part).await;
     }
