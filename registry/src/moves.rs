@@ -203,7 +203,7 @@ impl Mover {
         policy.cool_down.max(rebalance.interval).max(fpga_cluster::moves::HOUR)
     }
 
-    /// What a move has come to; `None` if it is where it was, also after an error, which holds no other move.
+    /// The new outcome of a move; `None` if nothing has changed. An error counts as no change, so that other moves go on.
     fn unless_failed(&self, record: &MoveRecord, done: Result<Option<MoveOutcome>>) -> Option<MoveOutcome> {
         done.unwrap_or_else(|error| {
             self.metrics.write_errors.inc();

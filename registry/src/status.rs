@@ -72,7 +72,7 @@ pub fn changes(
         let key = (object.namespace().unwrap_or_default(), object.name_any());
         let users = users.get(&(key.0.as_str(), key.1.as_str())).map_or(0, BTreeSet::len);
         let (bitstream, verdict) = (library_bitstream(object), verdicts.get(&key));
-        // One that does not count is valid nowhere, and what nodes hold with its digest is another's.
+        // A Bitstream that does not count is valid nowhere. Copies with its digest on nodes belong to others.
         let counts = verdict.is_none_or(|verdict| verdict.is_accepted());
         let number = |is: fn(&LibraryBitstream, &KnownNode) -> bool| match counts {
             true => nodes.iter().filter(|node| is(&bitstream, node)).count(),

@@ -252,8 +252,8 @@ impl Policy {
         *self = Self::new(self.settings.clone());
     }
 
-    /// Whether new tenants, nodes or bitstreams are taken for one, since too many have come and gone. A policy that is made anew
-    /// knows those that are there.
+    /// Whether so many tenants, nodes or bitstreams have come and gone that new ones are taken for one. A new policy numbers only
+    /// those of the protocol's records.
     #[must_use]
     pub fn has_used_up_names(&self) -> bool {
         [&self.tenants, &self.nodes, &self.accelerators].into_iter().any(Names::are_used_up)

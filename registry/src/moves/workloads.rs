@@ -25,8 +25,8 @@ pub(super) struct NamedDeployment {
     pub rollout: Rollout,
 }
 
-/// The Deployment of a ReplicaSet; `None` if it has none. Whoever writes a pod writes the names of its owners, which no object
-/// may have.
+/// The Deployment of a ReplicaSet; `None` if it has none. The name comes from a pod, and may be one that the API server allows no
+/// object.
 pub(super) async fn deployment(
     client: &Client,
     namespace: &str,

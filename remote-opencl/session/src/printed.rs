@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Most bytes of text that wait for a session. What a kernel prints beyond them is lost.
+/// Most bytes of text that wait for a session. Further text is lost.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The text of the kernels of this process.

@@ -76,7 +76,7 @@ impl Collectors {
                 let spec =
                     ProcessSpec::new(format!("collector of {node}"), programs::built("fpga-collector")?, log)
                         .args(programs::collector_args(&node, &address, &checkpoints.join(&node)))
-                        // Boards report once. What silence does to one is tested beside the collector.
+                        // Boards report once. The collector's own tests have boards that fall silent.
                         .args(["--device-timeout", "1h"])
                         .arg("--kubeconfig")
                         .arg(bed.plane().kubeconfig(&Identity::Admin)?)

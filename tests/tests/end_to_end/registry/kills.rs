@@ -267,7 +267,7 @@ async fn registries_that_are_killed_at_random_leave_nothing_half_done() {
             let status = &object.data["status"];
             let seen = &status["conditions"][0]["observedGeneration"];
             let conditions = status["conditions"].as_array().into_iter().flatten();
-            // One that the quota keeps out is valid nowhere.
+            // A Bitstream beyond the quota is valid nowhere.
             let is_refused =
                 conditions.into_iter().any(|it| it["type"] == "Accepted" && it["status"] == "False");
             let valid = if is_refused { 0 } else { 2 };
