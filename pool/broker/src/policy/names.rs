@@ -18,8 +18,8 @@ pub(super) struct Names {
 impl Names {
     /// The number of a name, and whether the name is new.
     pub(super) fn number(&mut self, name: &str) -> (u32, bool) {
-        if let Some(number) = self.numbers.get(name) {
-            return (*number, false);
+        if let Some(number) = self.get(name) {
+            return (number, false);
         }
         let number = u32::try_from(self.names.len()).unwrap_or(MAX_NAMES);
         if number >= MAX_NAMES {
@@ -34,11 +34,6 @@ impl Names {
     /// The number of a name that has one.
     pub(super) fn get(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
-    }
-
-    /// Whether a name has a number of its own.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.numbers.contains_key(name)
     }
 
     /// Whether no further name gets a number.

@@ -323,7 +323,7 @@ impl Policy {
     /// The tenant of a lease that a node's manager tells. Those of too many new tenants count as one's, which has no quotas.
     fn tenant_of_lease(&mut self, lease: &Lease, node: NodeIndex, now: Moment) -> TenantId {
         let name = lease.tenant.as_str();
-        if self.tenants.has(name) || self.first_named.entry(node).or_default().take_tenant() {
+        if self.tenants.get(name).is_some() || self.first_named.entry(node).or_default().take_tenant() {
             self.tenant(name, now)
         } else {
             TenantId(OTHERS)
@@ -332,7 +332,7 @@ impl Policy {
 
     /// The accelerator of a bitstream that a node's manager tells. Too many new ones count as one.
     fn accelerator_in_slot(&mut self, digest: &Digest, node: NodeIndex) -> AcceleratorId {
-        let is_known = self.accelerators.has(&digest.to_string());
+        let is_known = self.accelerators.get(&digest.to_string()).is_some();
         if is_known || self.first_named.entry(node).or_default().take_bitstream() {
             self.accelerator_of(digest)
         } else {
