@@ -131,11 +131,11 @@ from:
 {{/*
 Whom a policy binds: who has the role of our collectors or node plugins, by whatever name, in whatever namespace. The role holds a
 right that means nothing else; administrators, who hold all rights, may also delete the objects. A role may be bound in one namespace
-only. (dict "right" RIGHT "object" RESOURCE "in" CEL-OF-THE-NAMESPACE-OR-NOTHING)
+only. (dict "right" RIGHT "group" GROUP-OR-NOTHING "object" RESOURCE "in" CEL-OF-THE-NAMESPACE-OR-NOTHING)
 */}}
 {{- define "isBound" -}}
 authorizer.group("fpga-scheduling.io").resource({{ .right | quote }}){{ .in }}.check("bind-to-node").allowed()
-&& !authorizer.group("").resource({{ .object | quote }}){{ .in }}.check("delete").allowed()
+&& !authorizer.group({{ .group | default "" | quote }}).resource({{ .object | quote }}){{ .in }}.check("delete").allowed()
 {{- end }}
 
 {{/* Lists of an object's metadata that a policy keeps as they are. */}}

@@ -16,10 +16,11 @@ const DECIDED: usize = 20;
 pub const COUNT_WORK: &str = "(() => {
     const work = (window.work = { updatesOfOneFrame: 0, rows: 0, overviews: 0 });
     const measure = performance.measure.bind(performance);
-    let [frame, updates] = [0, 0];
+    let updates = 0;
     performance.measure = (...args) => {
-        updates = document.timeline.currentTime === frame ? updates + 1 : 1;
-        frame = document.timeline.currentTime;
+        updates += 1;
+        // The next frame calls this before the page's updates, which are asked for later.
+        if (updates === 1) requestAnimationFrame(() => (updates = 0));
         work.updatesOfOneFrame = Math.max(work.updatesOfOneFrame, updates);
         return measure(...args);
     };

@@ -10,6 +10,7 @@ use fpga_tests::testbed::manifests;
 use fpga_tests::testbed::restricted::is_ready;
 use fpga_tests::testbed::wait;
 use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -124,6 +125,22 @@ async fn is_held_to_its_own_costs(bed: &Bed, pod: &Pod) {
         let patched = pods.patch(&pod.name_any(), &dry_run, &Patch::Merge(json!({"metadata": patch}))).await;
         let refused = patched.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.contains(because), "{patch}: {refused}");
+    }
+}
+
+/// Checks that the registry may change the number of replicas of a Deployment by one alone.
+async fn is_held_to_one_replica(bed: &Bed, name: &str) {
+    let token = manifests::token(bed.client(), "fpga-registry", None).await.unwrap();
+    let deployments: Api<Deployment> =
+        Api::default_namespaced(manifests::client(&bed.plane, &token).await.unwrap());
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+    let now = replicas(bed, name).await;
+    for (wanted, may) in [(now + 1, true), (now - 1, true), (now + 2, false), (0, false)] {
+        let patch = Patch::Merge(json!({"spec": {"replicas": wanted}}));
+        let scaled = deployments.patch_scale(name, &dry_run, &patch).await;
+        let refused = scaled.err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(refused.is_empty(), may, "{now} to {wanted}: {refused}");
+        assert!(may || refused.contains("by one at a time"), "{now} to {wanted}: {refused}");
     }
 }
 
@@ -260,6 +277,7 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
     assert!(bed.is_there(&pod).await);
     assert_eq!(deletion_cost(&bed, &pod).await.as_deref(), Some("100"));
     is_held_to_its_own_costs(&bed, &pod).await;
+    is_held_to_one_replica(&bed, "sobel").await;
     bed.stop().await;
 }
 

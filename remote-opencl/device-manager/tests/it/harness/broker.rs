@@ -125,6 +125,17 @@ impl LendStream {
         }
     }
 
+    /// The report that the slot of a client that has closed is free. A client may learn of the end of its last task before
+    /// the lender does: then the slot drains before.
+    pub async fn freed(&mut self) -> SlotReport {
+        let mut report = self.report_of(SlotCause::Closed).await;
+        if matches!(report.status, SlotStatus::Draining(_)) {
+            report = self.report_of(SlotCause::Drained).await;
+        }
+        assert_eq!(report.status, SlotStatus::Free, "{report:?}");
+        report
+    }
+
     /// A lease of a job that processes bytes.
     pub fn lease(&self, id: u128, slot: u32, digest: Digest) -> Lease {
         Lease {

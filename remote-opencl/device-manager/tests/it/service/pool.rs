@@ -225,15 +225,15 @@ async fn a_job_attaches_to_its_slot_computes_and_gives_the_slot_back_with_its_us
         worker.ends_well(read).await;
     }
     drop(worker);
-    let report = pool.stream.report_of(SlotCause::Closed).await;
-    assert_eq!((report.slot.0, report.status), (1, SlotStatus::Free));
+    let report = pool.stream.freed().await;
+    assert_eq!(report.slot.0, 1);
     assert_eq!((report.usage.bytes, report.usage.actions), (80, 2));
     let at_most = u64::try_from(since.elapsed().as_millis()).unwrap();
     assert!((20..=at_most).contains(&report.usage.busy.0), "two steps of 10 ms: {:?}", report.usage);
     pool.manager.counts("fpga_device_manager_pool_actions_total 2").await;
     // The next job gets the slot.
     drop(pool.holder(8, 1).await);
-    pool.stream.report_of(SlotCause::Closed).await;
+    pool.stream.freed().await;
 }
 
 #[tokio::test]
@@ -343,7 +343,7 @@ async fn a_manager_that_registers_tells_which_bitstreams_its_lent_slots_have() {
     let loaded = |stream: &LendStream| stream.board.slots.iter().map(|slot| slot.loaded).collect::<Vec<_>>();
     assert_eq!(loaded(&pool.stream), [None, None]);
     drop(pool.holder(7, 1).await);
-    pool.stream.report_of(SlotCause::Closed).await;
+    pool.stream.freed().await;
     let digest = pool.digest();
     drop(pool.stream);
     assert_eq!(loaded(&pool.broker.registered().await), [None, Some(digest)]);

@@ -4,7 +4,6 @@ use super::{Pool, Worker, bitstream};
 use crate::harness::digest_of;
 use crate::service::INCREASE;
 use fpga_pool_leases::ids::LeaseId;
-use fpga_pool_leases::messages::SlotCause;
 use std::time::Instant;
 
 const FULL: [&str; 8] =
@@ -35,7 +34,7 @@ async fn follow_one_another(mut pool: Pool, bitstreams: &[Vec<u8>; 2]) {
             worker.client.is_to_yield().await;
         }
         drop(worker);
-        let report = pool.stream.report_of(SlotCause::Closed).await;
+        let report = pool.stream.freed().await;
         // The session's program, whose making loads the board, is no action, and its time is no time of an action.
         assert_eq!((report.usage.bytes, report.usage.actions), (80, 2), "{kernel}");
         let at_most = u64::try_from(since.elapsed().as_millis()).unwrap();

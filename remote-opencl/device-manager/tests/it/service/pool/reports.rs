@@ -33,7 +33,7 @@ async fn many_short_steps_lose_no_busy_time() {
         worker.ends_well(read).await;
     }
     drop(worker);
-    let used = pool.stream.report_of(SlotCause::Closed).await.usage;
+    let used = pool.stream.freed().await.usage;
     assert_eq!(used.actions, steps);
     // A step takes 0.6 ms or more, and usage is told in whole milliseconds.
     assert!(used.busy >= Millis(24), "{used:?}");

@@ -5,7 +5,6 @@
 
 use super::{Pool, Worker, bitstream, source};
 use crate::harness::Board;
-use fpga_pool_leases::messages::SlotCause;
 use fpga_test_kit::until_async;
 use std::cell::Cell;
 use std::time::Duration;
@@ -26,7 +25,7 @@ impl Pool {
     async fn ends(mut self, worker: Worker) {
         drop(worker);
         // A report of silence would come before.
-        self.stream.report_of(SlotCause::Closed).await;
+        self.stream.freed().await;
     }
 }
 
