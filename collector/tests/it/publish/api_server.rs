@@ -8,11 +8,12 @@ use axum::routing::get;
 use axum::{Json, Router};
 use fpga_board::reuse::published::{NodeReuse, REUSE_ANNOTATION};
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
-use fpga_test_kit::{Server, status};
+use fpga_test_kit::{Proxy, Server, kubeconfig, status};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// The stand-in's node object, the writes to it, and the failures to simulate.
 #[derive(Default)]
@@ -24,6 +25,8 @@ pub struct Api {
     pub owned: Vec<String>,
     pub labellings: usize,
     pub writes: Vec<NodeState>,
+    /// When each of the writes arrived.
+    pub times: Vec<Instant>,
     pub fail: Vec<u16>,
     pub gets: usize,
 }
@@ -42,6 +45,15 @@ pub fn write_kubeconfig(server: &Server, dir: &Path) -> PathBuf {
     let path = dir.join("kubeconfig");
     server.write_kubeconfig(&path);
     path
+}
+
+/// A proxy to an API server that is away until the proxy is redirected, and a kubeconfig in `dir`. No other process gets the
+/// proxy's port meanwhile.
+pub fn away(dir: &Path) -> (Proxy, PathBuf) {
+    let proxy = Proxy::to(&format!("unix:{}", dir.join("no-api-server").display()), &[]);
+    let path = dir.join("kubeconfig");
+    std::fs::write(&path, kubeconfig(&format!("http://{}", proxy.address()))).unwrap();
+    (proxy, path)
 }
 
 fn refuse(code: u16) -> Response {
@@ -100,6 +112,7 @@ async fn write(
     let reuse = body["metadata"]["annotations"][REUSE_ANNOTATION].as_str().unwrap();
     assert!(NodeReuse::parse(reuse).is_some(), "{reuse}");
     api.writes.push(decode(text).unwrap());
+    api.times.push(Instant::now());
     api.annotation = Some(text.to_owned());
     node(&api)
 }

@@ -1,6 +1,6 @@
 //! What a starting collector takes over from the annotation.
 
-use super::api_server::{mk_api, serve, write_kubeconfig};
+use super::api_server::{away, mk_api, serve};
 use super::{last, start, start_busy};
 use crate::common::{now_ms, start_collector_with};
 use fpga_core::node_state::{Heartbeat, NodeState};
@@ -61,11 +61,10 @@ fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_an
 
     // The API server can't be reached until the device has reported.
     let second_dir = tempfile::tempdir().unwrap();
-    let kubeconfig = write_kubeconfig(&server, second_dir.path());
-    let address = server.stop();
+    let (proxy, kubeconfig) = away(second_dir.path());
     let second = start_collector_with(second_dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
     second.put_board();
-    let _back = serve(&address, &api);
+    proxy.redirect(server.address());
     until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
     assert_eq!(last(&api).unwrap().usage.0, 40);
 }

@@ -101,24 +101,24 @@ impl Bed {
 
     /// A broker that grants.
     pub async fn start(options: Options) -> Self {
-        let bed = Self::listening(options, "127.0.0.1:0").await;
+        let bed = Self::listening(options).await;
         bed.until_active().await;
         bed
     }
 
     /// A broker that listens only, as yet.
-    pub async fn listening(options: Options, address: &str) -> Self {
-        let bed = Self::open(options, address, Terms::Memory).await;
+    pub async fn listening(options: Options) -> Self {
+        let bed = Self::open(options, Terms::Memory).await;
         bed.desk.tell(Input::MayLead { term: Term(0) }).await.unwrap();
         bed
     }
 
     /// A broker that waits until it may lead.
     pub async fn standing_by(options: Options, terms: Terms) -> Self {
-        Self::open(options, "127.0.0.1:0", terms).await
+        Self::open(options, terms).await
     }
 
-    async fn open(options: Options, address: &str, terms: Terms) -> Self {
+    async fn open(options: Options, terms: Terms) -> Self {
         let metrics = Metrics::register(&mut Registry::default());
         let mut lease = 0_u128;
         let new_lease_id = move || {
@@ -130,7 +130,7 @@ impl Bed {
         let authenticator = options.tokens.map_or(Authenticator::Open, Authenticator::Tokens);
         let service = Service::new(desk.clone(), authenticator, metrics);
         let (stop, stopped) = watch::channel(false);
-        let listener = TcpListener::bind(address).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let owner = tokio::spawn(owner.run(stopped.clone()));
         tokio::spawn(server::serve(listener, None, options.connections, service, stopped));

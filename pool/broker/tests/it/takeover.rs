@@ -7,7 +7,6 @@ use tonic::Code;
 #[tokio::test]
 async fn after_a_restart_managers_register_again_and_jobs_keep_their_first_arrival() {
     let bed = Bed::active().await;
-    let address = bed.address.clone();
     let mut client = bed.client("n1").await;
     let ticket = client.want(want(1, 10)).await;
     let mut manager = bed.manager_with("", "n2", vec![SlotStatus::Bad]).await;
@@ -16,7 +15,7 @@ async fn after_a_restart_managers_register_again_and_jobs_keep_their_first_arriv
     assert_eq!(client.try_next_error().await, Code::Unavailable);
     assert_eq!(manager.next().await.unwrap_err().code(), Code::Unavailable);
 
-    let bed = Bed::listening(Options::default(), &address).await;
+    let bed = Bed::listening(Options::default()).await;
     // While the broker listens, a newcomer is the first to come.
     let mut newcomer = bed.client("n1").await;
     newcomer.want(want(2, 10)).await;

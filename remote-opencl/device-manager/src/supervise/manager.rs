@@ -121,7 +121,7 @@ pub(super) async fn keep(
             Ok(child) => match look_after(child, &board.name, &common, &mut phase).await {
                 Ended::Wanted => break,
                 Ended::Failed(reason) => {
-                    statuses.restarted(&board.name);
+                    statuses.restarted(&board.name, &reason);
                     reason
                 }
             },

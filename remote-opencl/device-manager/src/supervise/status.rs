@@ -72,10 +72,12 @@ impl Statuses {
         changed
     }
 
-    /// Counts a manager that has ended without being told to.
-    pub(super) fn restarted(&self, board: &str) {
+    /// Counts a manager that has ended without being told to, and marks its board as down. Both change at once: no reader
+    /// takes the state of the ended manager for that of the next one.
+    pub(super) fn restarted(&self, board: &str, reason: &str) {
         if let Some(status) = self.0.lock().boards.get_mut(board) {
             status.restarts += 1;
+            status.state = State::Down(reason.to_owned());
         }
     }
 

@@ -30,7 +30,7 @@ pub async fn images(factors: &[i32]) -> Vec<Vec<u8>> {
     binaries
 }
 
-pub fn reconfigurations(manager: &Manager) -> u64 {
+fn reconfigurations(manager: &Manager) -> u64 {
     let text = manager.metrics_text();
     let line = text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_reconfigurations_total "));
     line.unwrap().parse().unwrap()

@@ -94,12 +94,16 @@ async fn sessions(manager: &Manager, image: &[u8], factor: i32) -> [Scaler; 2] {
 }
 
 /// A board and its manager for each isolation: tenants within the manager's process, and tenants in processes
-/// of their own.
-fn ways(tokens: &tempfile::TempDir, more: &[&str]) -> [(Board, Manager); 2] {
+/// of their own. The second manager starts when the first pair has been dropped: a collector of both would not tell their
+/// statuses apart.
+fn ways(tokens: &tempfile::TempDir, more: &[&str]) -> impl Iterator<Item = (Board, Manager)> {
     let args = [PARTIAL, &["--tokens", tokens.path().to_str().unwrap()], more].concat();
-    let (one, other) = (Board::new(), Board::new());
-    let managers = (one.manager(&args), other.manager_of_processes(&args));
-    [(one, managers.0), (other, managers.1)]
+    let starts: [fn(&Board, &[&str]) -> Manager; 2] = [Board::manager, Board::manager_of_processes];
+    starts.into_iter().map(move |start| {
+        let board = Board::new();
+        let manager = start(&board, &args);
+        (board, manager)
+    })
 }
 
 #[tokio::test]

@@ -87,7 +87,9 @@ async fn tenants_take_turns_on_a_board_that_their_processes_share() {
         }
     }
     shared.is_calm();
-    assert_eq!(shared.board.controls.loads(), crate::service::board::reconfigurations(&shared.manager));
+    // The processes report their loads apart from the answers to their clients.
+    let loads = shared.board.controls.loads();
+    shared.manager.counts(&format!("fpga_device_manager_reconfigurations_total {loads}")).await;
 }
 
 #[tokio::test]
