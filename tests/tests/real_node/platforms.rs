@@ -154,7 +154,8 @@ async fn functions_as_openfaas_and_knative_deploy_them_get_boards_and_are_called
             case.invoke_at(cluster.http(), &url).await?;
             let choice = last_choice(&cluster, namespace).await?;
             anyhow::ensure!(choice["basis"] == "resident", "{choice}");
-            assert_eq!(choice["candidates"], REPLICAS, "{choice}");
+            // The picker may know one replica before the other.
+            anyhow::ensure!(choice["candidates"] == REPLICAS, "{choice}");
             let endpoint = choice["endpoints"][0].as_str().unwrap_or_default();
             assert!(endpoint.ends_with(&format!(":{}", platform.port)), "{choice}");
             Ok(Some(()))

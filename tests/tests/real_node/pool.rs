@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use fpga_images::FileTree;
+use fpga_test_kit::patience;
 use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::manifests::kubectl;
@@ -26,7 +27,7 @@ const IMAGE: &str = "localhost/pool-job:1";
 /// The input of the job: these numbers, a line each.
 const LAST: u32 = 300_000;
 /// What the container says at its end is the job's output, or why there is none.
-const SCRIPT: &str = "out=$(seq 1 LAST | fpga-acc run sha-256 --wait 40s | od -An -v -tx1 | tr -d ' \\n'); \
+const SCRIPT: &str = "out=$(seq 1 LAST | fpga-acc run sha-256 --wait LIMITs | od -An -v -tx1 | tr -d ' \\n'); \
     test -n \"$out\" && echo \"$out\" > /dev/termination-log";
 
 /// An image with the client and a shell.
@@ -110,7 +111,9 @@ pub async fn a_pod_has_its_job_done(cluster: &RealCluster, pods: &Api<Pod>, node
 
 /// Starts the pod `job` on this node, which runs a job of the pool.
 pub async fn start_job(pods: &Api<Pod>, node: &str) {
-    let script = SCRIPT.replace("LAST", &LAST.to_string());
+    // A job that waits while the broker is away has to wait for the next broker's lease and the boards' managers, too.
+    let limit = (2 * patience()).as_secs().to_string();
+    let script = SCRIPT.replace("LAST", &LAST.to_string()).replace("LIMIT", &limit);
     let job =
         RestrictedPod::new("job", IMAGE).on(node).in_pool(&format!("https://fpga-pool.{NAMESPACE}.svc:9480"));
     let job = job
@@ -123,7 +126,7 @@ pub async fn start_job(pods: &Api<Pod>, node: &str) {
 
 /// Waits for the end of the pod `job`, and compares its result.
 pub async fn job_ends_right(cluster: &RealCluster, pods: &Api<Pod>) {
-    let said = wait::until("the job's pod to end", async || {
+    let said = wait::until_within("the job's pod to end", 3 * patience(), async || {
         cluster.check_running()?;
         let statuses = pods.get("job").await?.status.and_then(|status| status.container_statuses);
         let state = statuses.and_then(|statuses| statuses.into_iter().next()?.state);

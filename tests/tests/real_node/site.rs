@@ -9,6 +9,7 @@ use fpga_tests::testbed::wait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
 
 /// A control plane and the node `n1` with boards.
 pub struct Site {
@@ -65,6 +66,17 @@ pub fn sobel(name: &str, image: &Image) -> RestrictedPod {
 
 pub async fn create(pods: &Api<Pod>, pod: &RestrictedPod) {
     pods.create(&PostParams::default(), &pod.pod().unwrap()).await.unwrap();
+}
+
+/// Binds the pod to the node, as a scheduler does.
+pub async fn bind(pods: &Api<Pod>, pod: &str, node: &str) {
+    let binding = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    pods.create_subresource::<_, Value>("binding", pod, &PostParams::default(), &binding).await.unwrap();
 }
 
 /// Deletes the pod and waits until it is gone.

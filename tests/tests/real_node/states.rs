@@ -1,6 +1,6 @@
 //! States of a real node in which pods wait, fail for good, or are replaced: no instance left, no plugin, no node.
 
-use super::site::{Site, node_spec, ready, sobel, sobel_image};
+use super::site::{Site, bind, node_spec, ready, sobel, sobel_image};
 use fpga_test_kit::patience;
 use fpga_tests::testbed::cluster::{Runtime, rbac};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
@@ -37,17 +37,6 @@ async fn pod_of(pods: &Api<Pod>, app: &str, holds: impl Fn(&Pod) -> bool) -> Str
     })
     .await
     .unwrap()
-}
-
-/// Binds the pod to the node, as a scheduler does.
-async fn bind(pods: &Api<Pod>, pod: &str, node: &str) {
-    let binding = json!({
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": pod},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-    });
-    pods.create_subresource::<_, Value>("binding", pod, &PostParams::default(), &binding).await.unwrap();
 }
 
 /// The reason why the extender rejects n1 for a pod with this annotation; `None` if it does not.

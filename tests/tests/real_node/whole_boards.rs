@@ -96,7 +96,7 @@ async fn a_host_of_another_authority_is_refused_at_the_pod(bed: &Bed, pods: &Api
     forged["metadata"]["name"] = json!("forged");
     forged["spec"]["variants"][0]["source"] = json!({"https": format!("https://{host}:443/hold")});
     bed.apply(&forged).await;
-    create(pods, &bed.holder("trusts", "forged").on("n1")).await;
+    create(pods, &bed.holder("trusts", "forged", WORKERS).on("n1")).await;
     waits_with(pods, "trusts", "certificate").await;
     delete(pods, "trusts").await;
 }
@@ -121,15 +121,15 @@ async fn a_pod_gets_a_whole_board_when_another_one_was_moved_off_it_and_no_kerne
 
     // A replica on each node, the first of them under load.
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
-    bed.open_only(Some("n1")).await;
-    let deployment = bed.holder("hold", "hold-0").deployment(1).unwrap();
+    bed.open_only(&["n1"]).await;
+    let deployment = bed.holder("hold", "hold-0", WORKERS).deployment(1).unwrap();
     deployments.create(&PostParams::default(), &deployment).await.unwrap();
     let busy = until_on(&shop, "hold", &["n1"]).await.remove(0);
-    bed.open_only(Some("n2")).await;
+    bed.open_only(&["n2"]).await;
     let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
     deployments.patch("hold", &PatchParams::default(), &two).await.unwrap();
     let both = until_on(&shop, "hold", &["n1", "n2"]).await;
-    bed.open_only(None).await;
+    bed.open_only(&["n1", "n2"]).await;
     let idle = both.iter().find(|pod| pod.uid() != busy.uid()).unwrap();
     assert_eq!([node_of(&busy), node_of(idle)], ["n1", "n2"]);
     let load = Load::start(address_of(&busy));
@@ -138,7 +138,7 @@ async fn a_pod_gets_a_whole_board_when_another_one_was_moved_off_it_and_no_kerne
     load.goes_on().await;
 
     let wanted = Instant::now();
-    create(&mill, &bed.holder("wants", "hold-1").on("n1")).await;
+    create(&mill, &bed.holder("wants", "hold-1", WORKERS).on("n1")).await;
     let event = told(&bed.cluster, "shop", "Moved").await;
     println!("a pod created to another one moved off its board: {} ms", wanted.elapsed().as_millis());
     assert_eq!(event.regarding.unwrap().name.as_deref(), Some("hold"));

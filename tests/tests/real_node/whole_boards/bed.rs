@@ -32,7 +32,7 @@ const TIMES: &str = "board = \"a board of the tests\"\nreconfiguration = \"500ms
                      [[kernel]]\nname = \"hold\"\nitems_per_second = 1000.0\n";
 /// Kind of the boards, as Bitstreams have it.
 const KIND: &str = "emulated";
-/// Requests that a pod serves at a time. With several, kernels run or wait on its board at each moment.
+/// Requests that a pod under load serves at a time. With several, kernels run or wait on its board at each moment.
 pub const WORKERS: usize = 3;
 /// Work-items of a request.
 const ITEMS: u32 = 200;
@@ -140,10 +140,10 @@ impl Bed {
         self.publisher.apply(self.cluster.plane(), bitstream).await;
     }
 
-    /// A pod that runs this bitstream.
-    pub fn holder(&self, name: &str, bitstream: &str) -> RestrictedPod {
+    /// A pod that runs this bitstream, with so many processes. It is Ready when the first one serves.
+    pub fn holder(&self, name: &str, bitstream: &str, workers: usize) -> RestrictedPod {
         let pod = RestrictedPod::serving(name, bitstream, self.image.name());
-        pod.annotation("fpga-scheduling.io/bitstreams", bitstream).env("WORKERS", &WORKERS.to_string())
+        pod.annotation("fpga-scheduling.io/bitstreams", bitstream).env("WORKERS", &workers.to_string())
     }
 
     /// A pod of the same program with a board, which names no bitstream.
@@ -167,11 +167,11 @@ impl Bed {
         Controls::open(&path).unwrap()
     }
 
-    /// Lets pods be placed on one node only, or on all.
-    pub async fn open_only(&self, open: Option<&str>) {
+    /// Lets kube-scheduler place pods on these nodes only.
+    pub async fn open_only(&self, open: &[&str]) {
         let nodes: Api<Node> = Api::all(self.cluster.plane().client().clone());
         for (node, _) in NODES {
-            let patch = json!({"spec": {"unschedulable": open.is_some_and(|open| open != node)}});
+            let patch = json!({"spec": {"unschedulable": !open.contains(&node)}});
             nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
         }
     }

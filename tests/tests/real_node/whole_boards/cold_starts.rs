@@ -1,15 +1,17 @@
 //! Moves for fewer cold starts, by what real boards' managers and collectors have measured.
 
-use super::bed::{Bed, address_of, hold, node_of};
+use super::bed::{Bed, NODES, address_of, hold, node_of};
 use crate::registry::{until_on, until_ready};
+use crate::site::bind;
 use anyhow::ensure;
 use fpga_test_kit::patience;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::registry::records;
 use fpga_tests::testbed::restricted::{self, is_ready};
+use fpga_tests::testbed::wait;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -20,6 +22,18 @@ const NAMES: [&str; 2] = ["hold-0", "hold-1"];
 const LOAD: std::time::Duration = std::time::Duration::from_secs(240);
 /// Rounds of calls after the move.
 const ROUNDS: usize = 5;
+
+/// Binds the pods of a Deployment, one to each node.
+async fn bind_one_to_each(pods: &Api<Pod>, name: &str) {
+    let of_app = ListParams::default().labels(&format!("app={name}"));
+    let created = wait::until("a pod for each node", async || {
+        let created = pods.list(&of_app).await?.items;
+        Ok((created.len() == NODES.len()).then_some(created))
+    });
+    for (pod, (node, _)) in created.await.unwrap().iter().zip(NODES) {
+        bind(pods, &pod.name_any(), node).await;
+    }
+}
 
 /// Calls each function once, the one after the other, as long as there is no move, and returns the record of the move.
 /// Each function has a Ready pod at all times.
@@ -60,22 +74,20 @@ async fn of_two_functions_that_take_a_board_from_each_other_one_is_moved_and_no_
     let pods = restricted::namespace(client, "shop").await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
     let http = HttpClient::new(patience());
-    // A replica of each function on each node. A board's bitstream is taken only if it is on another board, too: before the
-    // second function comes to the second node, the first one gets its bitstream back on the first.
+    // A replica of each function on each node. The extender lets the second function take no board whose load only a closed
+    // node has room for. So both nodes are closed, and the test binds the pods. A pod with one process is Ready when its
+    // first kernel has run, so the board is idle when the second function asks for it.
+    bed.open_only(&[]).await;
     let mut on_first: Vec<String> = Vec::new();
     for (number, name) in (0..).zip(NAMES) {
         bed.apply(&bed.publish(number).await).await;
-        bed.open_only(Some("n1")).await;
-        let deployment = bed.holder(name, name).deployment(1).unwrap();
+        let deployment = bed.holder(name, name, 1).deployment(2).unwrap();
         deployments.create(&PostParams::default(), &deployment).await.unwrap();
-        on_first.push(address_of(&until_on(&pods, name, &["n1"]).await[0]));
-        hold(&http, &on_first[0]).await.unwrap();
-        bed.open_only(Some("n2")).await;
-        let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
-        deployments.patch(name, &PatchParams::default(), &two).await.unwrap();
-        until_on(&pods, name, &["n1", "n2"]).await;
+        bind_one_to_each(&pods, name).await;
+        let placed = until_on(&pods, name, &["n1", "n2"]).await;
+        on_first.push(placed.iter().find(|pod| node_of(pod) == "n1").map(address_of).unwrap());
     }
-    bed.open_only(None).await;
+    bed.open_only(&["n1", "n2"]).await;
     let before = bed.board("n1").await.loads();
 
     let begin = Instant::now();
@@ -91,7 +103,7 @@ async fn of_two_functions_that_take_a_board_from_each_other_one_is_moved_and_no_
     let stays = NAMES.into_iter().find(|name| *name != moved).unwrap();
     // The function that stays is called, so that the board keeps its bitstream.
     let own = usize::from(stays == NAMES[1]);
-    let ended = fpga_tests::testbed::wait::until_within("the move to end", 2 * patience(), async || {
+    let ended = wait::until_within("the move to end", 2 * patience(), async || {
         hold(&http, &on_first[own]).await?;
         serves_still(&pods).await;
         let moves = records(client, "moves.json").await?;
