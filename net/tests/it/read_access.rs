@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use fpga_net::http::{Peer, serve_probes};
 use fpga_net::read_access::{ReadAccess, TOKEN_HEADER, guarded};
-use fpga_test_kit::until_async;
+use fpga_test_kit::{on_paused_clock, until_async};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -151,51 +151,55 @@ async fn a_reader_sees_the_namespaces_whose_pods_it_may_get() {
 
 #[tokio::test]
 async fn questions_of_one_address_keep_no_other_reader_waiting() {
-    let (server, router) = bed().await;
-    let ask_from = |last: u8, token: String| {
-        let router = router.clone();
-        async move {
-            let address = std::net::SocketAddr::from(([10, 0, 0, last], 1));
-            let mut request =
-                Request::get("/decisions").header(TOKEN_HEADER, token).body(Body::empty()).unwrap();
-            request.extensions_mut().insert(Peer::Tcp { address, names: Arc::default() });
-            router.oneshot(request).await.unwrap().status().as_u16()
+    on_paused_clock(async {
+        let (server, router) = bed().await;
+        let ask_from = |last: u8, token: String| {
+            let router = router.clone();
+            async move {
+                let address = std::net::SocketAddr::from(([10, 0, 0, last], 1));
+                let mut request =
+                    Request::get("/decisions").header(TOKEN_HEADER, token).body(Body::empty()).unwrap();
+                request.extensions_mut().insert(Peer::Tcp { address, names: Arc::default() });
+                router.oneshot(request).await.unwrap().status().as_u16()
+            }
+        };
+        let junk: Vec<_> =
+            (0..64).map(|number| tokio::spawn(ask_from(1, format!("junk.{number}.others")))).collect();
+        until_async("junk to be asked about", async || {
+            let asked = server.junk_asked.load(Ordering::SeqCst);
+            (asked > 0).then_some(()).ok_or(asked)
+        })
+        .await;
+        assert_eq!(ask_from(2, "ops.admin.us".to_owned()).await, 200);
+        server.junk.add_permits(64);
+        for junk in junk {
+            assert_eq!(junk.await.unwrap(), 401);
         }
-    };
-    let junk: Vec<_> =
-        (0..64).map(|number| tokio::spawn(ask_from(1, format!("junk.{number}.others")))).collect();
-    until_async("junk to be asked about", async || {
-        let asked = server.junk_asked.load(Ordering::SeqCst);
-        (asked > 0).then_some(()).ok_or(asked)
     })
     .await;
-    assert_eq!(ask_from(2, "ops.admin.us".to_owned()).await, 200);
-    server.junk.add_permits(64);
-    for junk in junk {
-        assert_eq!(junk.await.unwrap(), 401);
-    }
 }
 
 #[tokio::test]
 async fn verdicts_are_remembered_for_ten_seconds_and_an_outage_lets_nobody_in() {
-    let (server, router) = bed().await;
-    for (token, status) in [("ops.admin.us", 200), ("team.default.us", 403), ("ops.admin.others", 401)] {
-        let before = server.questions();
-        for _ in 0..20 {
-            assert_eq!(ask(&router, "/decisions", &[(TOKEN_HEADER, token)]).await.0, status);
+    on_paused_clock(async {
+        let (server, router) = bed().await;
+        for (token, status) in [("ops.admin.us", 200), ("team.default.us", 403), ("ops.admin.others", 401)] {
+            let before = server.questions();
+            for _ in 0..20 {
+                assert_eq!(ask(&router, "/decisions", &[(TOKEN_HEADER, token)]).await.0, status);
+            }
+            assert!(server.questions() - before <= 2, "{token}: {}", server.questions() - before);
         }
-        assert!(server.questions() - before <= 2, "{token}: {}", server.questions() - before);
-    }
-    server.is_down.store(true, Ordering::SeqCst);
-    assert_eq!(ask(&router, "/decisions", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 200);
-    assert_eq!(ask(&router, "/explain/a/b", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 503);
-    server.is_down.store(false, Ordering::SeqCst);
-    assert_eq!(ask(&router, "/explain/a/b", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 200);
-    // The first verdict ends by the service's clock.
-    tokio::time::pause();
-    tokio::time::advance(std::time::Duration::from_secs(10)).await;
-    tokio::time::resume();
-    let before = server.questions();
-    assert_eq!(ask(&router, "/decisions", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 200);
-    assert_eq!(server.questions() - before, 2);
+        server.is_down.store(true, Ordering::SeqCst);
+        assert_eq!(ask(&router, "/decisions", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 200);
+        assert_eq!(ask(&router, "/explain/a/b", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 503);
+        server.is_down.store(false, Ordering::SeqCst);
+        assert_eq!(ask(&router, "/explain/a/b", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 200);
+        // The first verdict ends by the service's clock.
+        tokio::time::advance(std::time::Duration::from_secs(10)).await;
+        let before = server.questions();
+        assert_eq!(ask(&router, "/decisions", &[(TOKEN_HEADER, "ops.admin.us")]).await.0, 200);
+        assert_eq!(server.questions() - before, 2);
+    })
+    .await;
 }

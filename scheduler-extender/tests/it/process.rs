@@ -67,6 +67,14 @@ fn a_request_in_progress_is_finished_before_it_ends() {
 fn after_sigterm_it_is_not_ready_and_answers_until_its_delay_is_over_or_another_signal_comes() {
     let mut extender = Extender::start(&["--shutdown-delay", "1h"]);
     let mut kept = extender.connect();
+    // A connection without any request would end after 5 s.
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut before = Vec::new();
+    while !before.ends_with(b"\r\n\r\nok\n") {
+        let mut byte = [0];
+        kept.read_exact(&mut byte).unwrap();
+        before.extend(byte);
+    }
     extender.signal(Signal::SIGTERM);
     until("readiness to end", || extender.get("/readyz").text.contains("is about to end"));
     let request = r#"{"Pod":{},"NodeNames":["a"]}"#;

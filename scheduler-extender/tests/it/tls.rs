@@ -88,6 +88,12 @@ async fn a_new_certificate_is_for_new_connections_and_a_bad_one_changes_nothing(
     let client = bed.authority.client(Some(&scheduler));
     let stream = TcpStream::connect(&bed.extender.address).await.unwrap();
     let mut kept = client.connect(stream, "127.0.0.1", HTTP_1).await.unwrap();
+    // A connection without any request would end after 5 s.
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut first = Vec::new();
+    while !first.ends_with(b"\r\n\r\nok\n") {
+        assert!(kept.read_buf(&mut first).await.unwrap() > 0, "{}", String::from_utf8_lossy(&first));
+    }
 
     let ends = "fpga_extender_certificate_expires_seconds{port=\"http\",certificate=";
     // Certificates of tests end on 4096-01-01 if the test sets no date.

@@ -137,13 +137,14 @@ pub async fn start(bootstrap: &Value, listen: SocketAddr, run_dir: &RunDir) -> R
     Ok(process)
 }
 
-/// The filter that asks the picker. Without the trailers the picker's stream would end at the headers.
+/// The filter that asks the picker. Without the trailers the picker's stream would end at the headers. Envoy goes on without a
+/// picker that answers later than in 20 s: on a busy machine it may not run for a while.
 fn ext_proc() -> Value {
     json!({
         "@type": EXT_PROC,
         "grpc_service": {"envoy_grpc": {"cluster_name": "picker"}},
         "failure_mode_allow": true,
-        "message_timeout": "2s",
+        "message_timeout": "20s",
         "processing_mode": {
             "request_header_mode": "SEND", "response_header_mode": "SEND", "response_trailer_mode": "SEND",
         },

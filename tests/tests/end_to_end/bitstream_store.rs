@@ -122,8 +122,9 @@ async fn waiting_callers_share_a_download_that_goes_on_after_the_registry_was_ki
     .await
     .unwrap();
     site.registry.kill().await;
-    valve.open();
+    // The store learns of the break from the open valve, and then tries for some seconds only.
     site.registry.start_again().await.unwrap();
+    valve.open();
     for get in gets {
         let path = get.await.unwrap().unwrap();
         assert_eq!(of_file(&path, 1 << 30).unwrap(), (wanted.digest, BYTES as u64));

@@ -212,20 +212,23 @@ impl Bed {
         .unwrap()
     }
 
-    /// What `kubectl fpga pool -o json` says, by the active broker.
+    /// What `kubectl fpga pool -o json` says, by the active broker. A broker that has just lost its lease says nothing.
     async fn pool(&self, token: &Path) -> Value {
-        let broker = format!("https://{}:9480", self.brokers[self.active().await].0);
-        let output = Command::new(programs::built("kubectl-fpga").unwrap())
-            .args(["pool", "-o", "json", "--broker", &broker])
-            .arg("--broker-ca")
-            .arg(&self.authority)
-            .arg("--broker-token-file")
-            .arg(token)
-            .output()
-            .await
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+        wait::until("the active broker to tell of the pool", async || {
+            let broker = format!("https://{}:9480", self.brokers[self.active().await].0);
+            let output = Command::new(programs::built("kubectl-fpga").unwrap())
+                .args(["pool", "-o", "json", "--broker", &broker])
+                .arg("--broker-ca")
+                .arg(&self.authority)
+                .arg("--broker-token-file")
+                .arg(token)
+                .output()
+                .await?;
+            anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Ok(Some(serde_json::from_slice(&output.stdout)?))
+        })
+        .await
+        .unwrap()
     }
 }
 

@@ -11,7 +11,7 @@ use fpga_tests::testbed::scale::pods::Kind;
 use fpga_tests::testbed::wait;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
@@ -65,9 +65,23 @@ async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
     bed.stop().await;
 }
 
-/// The wake-ups of rejected pods that nodes show, each with the moment at which it was seen.
+/// A wake-up of rejected pods that a node shows.
+#[derive(Debug, Clone)]
+struct WakeUp {
+    seen: Instant,
+    /// The version of the node, which orders the wake-up among all writes of the API server.
+    version: u64,
+    value: String,
+}
+
+/// The wake-ups that nodes show, the first one first.
 #[derive(Clone, Default)]
-struct WakeUps(Arc<Mutex<Vec<(Instant, String)>>>);
+struct WakeUps(Arc<Mutex<Vec<WakeUp>>>);
+
+/// The API server's version of an object.
+fn version(object: &impl ResourceExt) -> u64 {
+    object.resource_version().unwrap().parse().unwrap()
+}
 
 impl WakeUps {
     async fn watch(self, nodes: Api<Node>) {
@@ -76,13 +90,13 @@ impl WakeUps {
             let node = node.unwrap();
             let Some(value) = node.annotations().get("fpga-scheduling.io/library-version") else { continue };
             let mut seen = self.0.lock().unwrap();
-            if seen.last().is_none_or(|(_, last)| last != value) {
-                seen.push((Instant::now(), value.clone()));
+            if seen.last().is_none_or(|last| last.value != *value) {
+                seen.push(WakeUp { seen: Instant::now(), version: version(&node), value: value.clone() });
             }
         }
     }
 
-    fn seen(&self) -> Vec<(Instant, String)> {
+    fn seen(&self) -> Vec<WakeUp> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -111,8 +125,7 @@ async fn two_replicas_wake_rejected_pods_at_most_once_a_second_in_all_and_after_
             }]},
         });
         let params = PatchParams::apply("test").force();
-        bitstreams.patch("sobel", &params, &Patch::Apply(&bitstream)).await.unwrap();
-        Instant::now()
+        version(&bitstreams.patch("sobel", &params, &Patch::Apply(&bitstream)).await.unwrap())
     };
     let begin = Instant::now();
     for number in 1..CHANGES {
@@ -122,10 +135,11 @@ async fn two_replicas_wake_rejected_pods_at_most_once_a_second_in_all_and_after_
     }
     bed.kill_replica(0).await;
     let last = change(CHANGES).await;
-    let woken = async || Ok(wake_ups.seen().last().is_some_and(|(at, _)| *at > last).then_some(()));
+    let woken =
+        async || Ok(wake_ups.seen().last().is_some_and(|wake_up| wake_up.version > last).then_some(()));
     wait::until("a wake-up after the last change", woken).await.unwrap();
     let seen = wake_ups.seen();
-    let took = seen[seen.len() - 1].0 - begin;
+    let took = seen[seen.len() - 1].seen - begin;
     println!("{} wake-ups in {took:?}", seen.len());
     assert!(seen.len() >= 2, "{seen:?}");
     // All writes came after the beginning, and before the last one was seen.

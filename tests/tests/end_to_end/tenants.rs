@@ -126,16 +126,17 @@ async fn caller(bed: &Bed) -> Caller {
 /// Answers of the pool's client and of `kubectl fpga pool` to a tenant, whose job waits behind jobs of another tenant.
 async fn words_of_the_pool(bed: &Bed) -> Vec<Heard> {
     let token = bed.pod_token(&bed.mine, "fpga-pool").await;
-    // The job must wait for longer than a look takes, which is a process.
-    let mut waiting = bed.job(&bed.mine, "10s").await.spawn().unwrap();
+    let waiting = bed.job(&bed.mine, "100s").await.spawn().unwrap();
     let looked = wait::until("the job to wait", async || {
         let looked = bed.look(&token).await;
         anyhow::ensure!(looked.contains(&bed.mine.namespace), "{looked}");
         Ok(Some(looked))
     });
     let looked = looked.await.unwrap();
-    drop(waiting.stdin.take());
-    let ended = tokio::time::timeout(patience(), waiting.wait_with_output()).await.unwrap().unwrap();
+    drop(waiting);
+    // A job without input, which ends when it has waited for its time.
+    let mut ends = bed.job(&bed.mine, "1s").await;
+    let ended = tokio::time::timeout(patience(), ends.stdin(Stdio::null()).output()).await.unwrap().unwrap();
     let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
     [looked, said].map(|answer| Heard { asked: String::new(), answer }).into()
 }

@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const NODES: [&str; 2] = ["n1", "n2"];
+/// Whether a replica of a Deployment has failed, as an output of kubectl.
+const FAILURE: &str = r#"jsonpath={.status.conditions[?(@.type=="ReplicaFailure")].status}"#;
 
 /// A control plane with two nodes, a board `dm0` on each, and the Deployment `sobel`.
 pub struct Bed {
@@ -294,6 +296,14 @@ impl Bed {
             held["reason"] == reason
         })
         .await;
+    }
+
+    /// Waits until the controllers say that a Deployment can't have all replicas.
+    pub async fn until_replica_failure(&self, name: &str) {
+        let failure = ["get", "deployment", name, "-o", FAILURE];
+        wait::until("a replica to fail", async || Ok((self.kubectl(&failure).await == "True").then_some(())))
+            .await
+            .unwrap();
     }
 
     pub async fn moved(&self) -> Vec<Value> {

@@ -174,7 +174,7 @@ async fn the_only_pod_of_a_deployment_is_moved_when_its_replacement_is_ready() {
     controllers.signal(Signal::SIGSTOP);
     let none_ready = Patch::Merge(json!({"status": {"readyReplicas": 0, "availableReplicas": 0}}));
     bed.deployments().patch_status("sobel", &PatchParams::default(), &none_ready).await.unwrap();
-    let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
+    let _registry = bed.registry("registry", "evict", &["--moves-new-before-old"]).await;
     let record = bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;
     assert_eq!(
         (&record["podUid"], &record["before"]),
@@ -243,13 +243,17 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
     .await
     .unwrap();
     let least = LeastReady::of(&bed, "sobel").await;
-    // After this time the registry takes the deletion cost back, which must be seen before.
-    let args = ["--moves-new-before-old", "--moves-recovery", "20s", "--moves-cool-down", "1h"];
-    let registry = bed.registry("registry", "evict", &args).await;
+    let args = ["--moves-new-before-old", "--moves-cool-down", "1h"];
+    let patient = bed.registry("registry", "evict", &args).await;
     let pod = bed.lose_board_of("sobel").await;
     bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;
     // Of two Ready pods a ReplicaSet that sees the count first deletes this one, and not the replacement.
     assert_eq!(deletion_cost(&bed, &pod).await.as_deref(), Some("-2147483647"));
+    bed.until_replica_failure("sobel").await;
+    // The next registry finds the time for the replacement over.
+    patient.process().kill().await;
+    let registry =
+        bed.registry("registry", "evict", &[&args[..], &["--moves-recovery", "2s"]].concat()).await;
     let is_given_up = |record: &Value| record["outcome"]["givenUp"].is_string();
     let record = bed.until_recorded("moves.json", "the move to be given up", is_given_up).await;
     let why = record["outcome"]["givenUp"].as_str().unwrap();
@@ -265,7 +269,7 @@ async fn without_a_replacement_the_count_is_given_back_and_the_pod_stays() {
     let least = LeastReady::of(&bed, "sobel").await;
     let own_cost = Patch::Merge(json!({"metadata": {"annotations": {DELETION_COST: "100"}}}));
     bed.pods().patch(&pod.name_any(), &PatchParams::default(), &own_cost).await.unwrap();
-    let _registry = bed.registry("registry", "evict", &NEW_FIRST).await;
+    let _registry = bed.registry("registry", "evict", &["--moves-new-before-old"]).await;
     bed.until_recorded("moves.json", "the number to be raised", outcome_is("raised")).await;
     assert_eq!(deletion_cost(&bed, &pod).await.as_deref(), Some("100"), "the owner's cost stays");
     let four = Patch::Merge(json!({"spec": {"replicas": 4}}));

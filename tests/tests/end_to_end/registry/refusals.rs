@@ -123,10 +123,15 @@ async fn a_replacement_that_a_quota_forbids_is_told_and_nothing_more_goes_until_
     for pod in &pods {
         bed.give_board(pod).await;
     }
-    let _registry = bed.registry("registry", "evict", &["--moves-recovery", "2s"]).await;
+    let patient = bed.registry("registry", "evict", &[]).await;
     let node = node_of(&pods[0]);
     let others = pods.iter().filter(|pod| node_of(pod) != node).count();
     bed.publish(&node, Board::Lost).await;
+    bed.until_recorded("moves.json", "the pod to be evicted", outcome_is("evicted")).await;
+    bed.until_replica_failure("sobel").await;
+    // The next registry finds the time to recover over, and what is missing in the status of the Deployment.
+    patient.process().kill().await;
+    let _registry = bed.registry("registry", "evict", &["--moves-recovery", "2s"]).await;
     let is_stuck = |record: &serde_json::Value| record["outcome"].get("stuck").is_some();
     let record = bed.until_recorded("moves.json", "the move to be stuck", is_stuck).await;
     let why = record["outcome"]["stuck"].as_str().unwrap();
