@@ -96,11 +96,13 @@ async fn sessions(manager: &Manager, image: &[u8], factor: i32) -> [Scaler; 2] {
 /// A board and its manager for each isolation: tenants within the manager's process, and tenants in processes
 /// of their own. The second manager starts when the first pair has been dropped: a collector of both would not tell their
 /// statuses apart.
-fn ways(tokens: &tempfile::TempDir, more: &[&str]) -> impl Iterator<Item = (Board, Manager)> {
+fn ways(tokens: &tempfile::TempDir, more: &[&str]) -> impl Iterator<Item = (Board, Manager)> + use<> {
     let args = [PARTIAL, &["--tokens", tokens.path().to_str().unwrap()], more].concat();
+    let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
     let starts: [fn(&Board, &[&str]) -> Manager; 2] = [Board::manager, Board::manager_of_processes];
     starts.into_iter().map(move |start| {
         let board = Board::new();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let manager = start(&board, &args);
         (board, manager)
     })
