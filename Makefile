@@ -137,10 +137,16 @@ test: setup servers envoy numpy nextest build ## What every change must pass: un
 	    -E 'not (binary(end_to_end) | package(fpga-book)) | binary(end_to_end) & test(/^smoke::/)'
 
 .PHONY: lint
-lint: nextest mdbook deny ## Format, clippy with warnings denied, rustdoc, licences; links, commands and reference of the documents (5 minutes)
+lint: clippy deny documents ## Format, clippy with warnings denied, rustdoc, licences; links, commands and reference of the documents (5 minutes)
+
+.PHONY: clippy
+clippy: ## Format, clippy with warnings denied, rustdoc
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --quiet
+
+.PHONY: documents
+documents: nextest mdbook ## Links, commands and reference of the documents, and other rules of the repository
 	$(NEXTEST) --profile lint --test it --test repository -E 'package(fpga-book) | binary(repository)'
 
 .PHONY: test-opencl
