@@ -2,6 +2,7 @@
 //! what a pod sees of others, and what becomes of sessions whose pod has ended.
 
 use super::site::{Site, SiteSpec, create, delete};
+use anyhow::{Context as _, ensure};
 use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
 use fpga_tests::testbed::cluster::Runtime;
@@ -288,19 +289,25 @@ async fn each_namespace_has_a_process_and_a_quota_of_its_own_also_where_all_pods
     assert!(log.contains("failed") && !log.contains("own /"), "it has no session: {log}");
     let address = tenancy.sobel(&shop, "three").await;
     case.invoke(&http, &address).await.unwrap();
-    let metrics = tenancy.metrics().await;
-    for line in [
-        "fpga_device_manager_sessions{board=\"test-0\"} 4",
-        "fpga_device_manager_tenant_processes{board=\"test-0\"} 2",
-    ] {
-        assert!(metrics.lines().any(|it| it == line), "{line} is not in {metrics}");
-    }
-    for (tenant, tasks) in [("mill", 1), ("shop", 3)] {
-        let begin =
-            format!("fpga_device_manager_tenant_tasks_total{{board=\"test-0\",tenant=\"{tenant}\"}} ");
-        let count = metrics.lines().find_map(|line| line.strip_prefix(&begin));
-        let count: u64 = count.unwrap_or_else(|| panic!("{begin} is not in {metrics}")).parse().unwrap();
-        assert!(count >= tasks, "{tenant}: {count}");
-    }
+    // A client learns of the end of its task before the manager has counted it.
+    wait::until("the manager to count sessions, processes and tasks", async || {
+        let metrics = tenancy.metrics().await;
+        for line in [
+            "fpga_device_manager_sessions{board=\"test-0\"} 4",
+            "fpga_device_manager_tenant_processes{board=\"test-0\"} 2",
+        ] {
+            ensure!(metrics.lines().any(|it| it == line), "{line} is not in {metrics}");
+        }
+        for (tenant, tasks) in [("mill", 1), ("shop", 3)] {
+            let begin =
+                format!("fpga_device_manager_tenant_tasks_total{{board=\"test-0\",tenant=\"{tenant}\"}} ");
+            let count = metrics.lines().find_map(|line| line.strip_prefix(&begin));
+            let count: u64 = count.with_context(|| format!("{begin} is not in {metrics}"))?.parse()?;
+            ensure!(count >= tasks, "{tenant}: {count}");
+        }
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
     tenancy.stop().await;
 }
