@@ -70,6 +70,9 @@ const EXTENSIONS_OF_3: &[&str] = &[
 /// The extension with unified shared memory, which is kept where a device has such memory here, too.
 const USM_EXTENSION: &str = "cl_intel_unified_shared_memory";
 
+/// The extension with pipes of which the host has one end.
+pub const HOST_PIPE_EXTENSION: &str = "cl_intel_fpga_host_pipe";
+
 /// Whether there is unified shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usm {
@@ -275,6 +278,7 @@ fn is_kept(name: &str, is_3: bool, usm: Usm) -> bool {
     COMPILER_EXTENSIONS.contains(&name)
         || (is_3 && EXTENSIONS_OF_3.contains(&name))
         || (usm == Usm::On && name == USM_EXTENSION)
+        || name == HOST_PIPE_EXTENSION
 }
 
 /// A string of the vendor without its NUL.

@@ -171,6 +171,12 @@ impl Device {
         }
     }
 
+    /// Whether the vendor's device has this extension.
+    pub fn has_extension(&self, name: &str) -> bool {
+        let said = self.text(cl::CL_DEVICE_EXTENSIONS).unwrap_or_default();
+        said.split_whitespace().any(|known| known == name)
+    }
+
     /// Whether this library claims OpenCL 3.0 for the device.
     pub fn claims_3(&self) -> bool {
         self.client().is_ok_and(|client| client.info(cl::CL_DEVICE_VERSION).is_some_and(masks::claims_3))

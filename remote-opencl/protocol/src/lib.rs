@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cl_error;
+pub mod host_pipes;
 pub mod images;
 pub mod include;
 pub mod limits;

@@ -207,7 +207,7 @@ impl Kernel {
                 Argument::Buffer(buffer) => self.vendor.set_buffer(index, &buffer.vendor),
                 Argument::Image(image) => self.vendor.set_image(index, &image.vendor),
                 Argument::Sampler(sampler) => self.vendor.set_sampler(index, &sampler.vendor),
-                Argument::Pipe(pipe) => self.vendor.set_pipe(index, &pipe.vendor),
+                Argument::Pipe(pipe) => self.vendor.set_pipe(index, pipe.vendor()),
                 Argument::DeviceQueue(queue) => self.vendor.set_queue(index, &queue.vendor),
                 Argument::Pointer(buffer, offset) => {
                     let bytes = buffer.shared.as_ref().ok_or(ClError::INVALID_ARG_VALUE)?;

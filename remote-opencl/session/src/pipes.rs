@@ -1,9 +1,10 @@
-//! Pipes and queues on a device: objects that only kernels use.
+//! Pipes, and queues on a device.
 
 use crate::context::Context;
 use crate::inventory::Device;
 use crate::quotas::Charge;
-use fpga_vendor::{self as vendor, ClError, ClResult, Memory};
+use fpga_protocol::host_pipes::HostEnd;
+use fpga_vendor::{self as vendor, ClError, ClResult, HostPipe, Memory};
 use opencl_sys::{CL_QUEUE_ON_DEVICE, CL_QUEUE_ON_DEVICE_DEFAULT};
 use std::sync::Arc;
 
@@ -13,11 +14,19 @@ pub const ON_DEVICE: u64 = CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
 /// A pipe.
 #[derive(Debug)]
 pub struct Pipe {
-    /// The vendor's pipe.
-    pub vendor: Memory,
+    ends: Ends,
     /// The pipe's context.
     pub context: Arc<Context>,
     _charges: [Charge; 2],
+}
+
+/// Who has the ends of a pipe: the vendor's pipe.
+#[derive(Debug)]
+enum Ends {
+    /// Kernels have both.
+    Kernels(Memory),
+    /// A kernel and the host have one each.
+    Host(HostPipe),
 }
 
 /// A queue on a device.
@@ -34,7 +43,7 @@ pub struct DeviceQueue {
 }
 
 impl Pipe {
-    /// Makes a pipe.
+    /// Makes a pipe, of which the host may have one end.
     ///
     /// # Errors
     /// The vendor's error.
@@ -42,11 +51,36 @@ impl Pipe {
         context: Arc<Context>,
         packet_size: u32,
         max_packets: u32,
+        host_end: Option<HostEnd>,
         charges: [Charge; 2],
     ) -> ClResult<Self> {
-        let device = context.devices.first().ok_or(ClError::INVALID_CONTEXT)?;
-        let vendor = Memory::pipe(&context.vendor, device.vendor, packet_size, max_packets)?;
-        Ok(Self { vendor, context, _charges: charges })
+        let device = context.devices.first().ok_or(ClError::INVALID_CONTEXT)?.vendor;
+        let of = &context.vendor;
+        let ends = match host_end {
+            None => Ends::Kernels(Memory::pipe(of, device, packet_size, max_packets)?),
+            Some(end) => Ends::Host(HostPipe::new(of, device, packet_size, max_packets, end)?),
+        };
+        Ok(Self { ends, context, _charges: charges })
+    }
+
+    /// The vendor's pipe.
+    #[must_use]
+    pub fn vendor(&self) -> &Memory {
+        match &self.ends {
+            Ends::Kernels(memory) => memory,
+            Ends::Host(pipe) => pipe.memory(),
+        }
+    }
+
+    /// The host's end.
+    ///
+    /// # Errors
+    /// `CL_INVALID_MEM_OBJECT` (-38) if the host has none.
+    pub fn host(&self) -> ClResult<&HostPipe> {
+        match &self.ends {
+            Ends::Kernels(_) => Err(ClError::INVALID_MEM_OBJECT),
+            Ends::Host(pipe) => Ok(pipe),
+        }
     }
 }
 

@@ -11,7 +11,9 @@
 mod api;
 mod callbacks;
 mod enqueue;
+mod extension;
 mod handles;
+mod host_pipe;
 mod image;
 mod info;
 mod kernel;
@@ -31,6 +33,7 @@ pub use callbacks::on_end;
 pub use enqueue::{CommandProfile, Enqueued, Rect};
 pub use fpga_protocol::cl_error::{ClError, ClResult};
 pub use handles::{Context, Event, Memory, Queue};
+pub use host_pipe::HostPipe;
 pub use image::{Format, Sampler, Shape, image_formats};
 pub use info::{DeviceId, PlatformId, device_info, devices, platform_info, platforms};
 pub use kernel::{ArgKind, Kernel, WorkGroupInfo};

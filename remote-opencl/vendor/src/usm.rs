@@ -3,15 +3,13 @@
 //! Allocations are memory of this process, not the vendor's: buffers use it as their host memory, and kernels get its
 //! addresses. So only devices count whose kernels can use any address of this process.
 
-use crate::api::{api, check};
+use crate::api::check;
+use crate::extension::extension;
 use crate::info::{DeviceId, device_info, number};
 use crate::kernel::{ArgKind, Kernel};
 use crate::shared_bytes::SharedBytes;
 use fpga_protocol::cl_error::{ClError, ClResult};
-use opencl_sys::{
-    CL_DEVICE_PLATFORM, CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, cl_kernel,
-    cl_platform_id,
-};
+use opencl_sys::{CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, cl_kernel};
 use std::ffi::{CStr, c_void};
 
 /// `CL_DEVICE_HOST_MEM_CAPABILITIES_INTEL`; the parameters for the other kinds of memory follow it.
@@ -77,15 +75,7 @@ impl Kernel {
 
 /// The vendor's function that sets an argument to an address.
 fn set_pointer_of(device: DeviceId) -> ClResult<SetPointer> {
-    let look_up = api()?.clGetExtensionFunctionAddressForPlatform.ok_or(ClError::INVALID_OPERATION)?;
-    let platform = device_info(device, CL_DEVICE_PLATFORM)?;
-    let platform = <[u8; size_of::<usize>()]>::try_from(platform).map_err(|_| ClError::INVALID_DEVICE)?;
-    let platform = usize::from_ne_bytes(platform) as cl_platform_id;
-    // SAFETY: the platform is that of a live device, and the name ends in NUL.
-    let address = unsafe { look_up(platform, SET_POINTER.as_ptr()) };
-    if address.is_null() {
-        return Err(ClError::INVALID_OPERATION);
-    }
+    let address = extension(device, SET_POINTER)?;
     // SAFETY: the address is not NULL, and the extension defines the type of the function of this name.
     Ok(unsafe { std::mem::transmute::<*mut c_void, SetPointer>(address) })
 }

@@ -1,6 +1,6 @@
 //! Look-up of functions by name.
 
-use crate::api::usm;
+use crate::api::{pipe, usm};
 use crate::cl;
 use crate::dispatch::address_of;
 use crate::exports;
@@ -48,8 +48,11 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *
         Ok("clSetTraceContextFPGA") => clSetTraceContextFPGA as *mut c_void,
         Ok("clIcdGetPlatformIDsKHR") => exports::clIcdGetPlatformIDsKHR as *mut c_void,
         Ok(name) => match address_of(name).cast_mut() {
-            address if address.is_null() => usm::address_of(name),
-            address => address,
+            address if !address.is_null() => address,
+            _ => match usm::address_of(name) {
+                address if !address.is_null() => address,
+                _ => pipe::address_of(name),
+            },
         },
         Err(_) => std::ptr::null_mut(),
     })
@@ -66,13 +69,16 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddressForPlatform(
     platform: cl::cl_platform_id,
     name: *const c_char,
 ) -> *mut c_void {
-    // Functions of unified shared memory are known where a device has such memory.
-    let known = catch_unwind(|| lookup::<Platform>(platform).map(|platform| usm::is_on(&platform)));
-    let Ok(Ok(has_usm)) = known else { return std::ptr::null_mut() };
+    // The functions of these extensions are known where a device has what they are for.
+    let known =
+        catch_unwind(|| lookup::<Platform>(platform).map(|known| (usm::is_on(&known), pipe::is_on(&known))));
+    let Ok(Ok((has_usm, has_host_pipes))) = known else { return std::ptr::null_mut() };
     // SAFETY: the caller upholds this function's contract.
-    let is_of_usm = unsafe { memory::text(name) }
-        .is_some_and(|name| name.to_str().is_ok_and(|name| !usm::address_of(name).is_null()));
-    if is_of_usm && !has_usm {
+    let is_missing = unsafe { memory::text(name) }.and_then(|name| name.to_str().ok()).is_some_and(|name| {
+        !has_usm && !usm::address_of(name).is_null()
+            || !has_host_pipes && !pipe::address_of(name).is_null()
+    });
+    if is_missing {
         return std::ptr::null_mut();
     }
     // SAFETY: the caller upholds this function's contract.

@@ -152,7 +152,7 @@ impl About {
             },
             MemObject::Pipe(pipe) => Self {
                 kind: cl::CL_MEM_OBJECT_PIPE,
-                flags: super::pipe::PIPE_FLAGS,
+                flags: super::pipe::flags_of(pipe),
                 bytes: pipe.packet_size() as usize * pipe.max_packets() as usize,
                 host_address: 0,
                 maps: 0,

@@ -7,9 +7,10 @@ use crate::pipes::{DeviceQueue, ON_DEVICE, Pipe};
 use crate::programs::Program;
 use crate::quotas::Resource;
 use crate::sub_devices::{Partition, SubDevice};
+use fpga_protocol::host_pipes::{HostEnd, MAX_PIPE_BYTES};
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
-use fpga_vendor::{ClError, ClResult};
+use fpga_vendor::{ClError, ClResult, HostPipe};
 use std::sync::Arc;
 
 impl Calls<'_> {
@@ -56,8 +57,38 @@ impl Calls<'_> {
         let bytes = u64::from(create.packet_size) * u64::from(create.max_packets);
         let charges =
             [self.account.charge(Resource::Buffers, 1)?, self.account.charge(Resource::Memory, bytes)?];
-        let pipe = Pipe::new(context, create.packet_size, create.max_packets, charges)?;
+        let host_end = match v1::HostEnd::try_from(create.host_end) {
+            Ok(v1::HostEnd::None) => None,
+            Ok(v1::HostEnd::Reads) => Some(HostEnd::Reads),
+            Ok(v1::HostEnd::Writes) => Some(HostEnd::Writes),
+            Err(_) => return Err(ClError::INVALID_VALUE),
+        };
+        let pipe = Pipe::new(context, create.packet_size, create.max_packets, host_end, charges)?;
         Ok(Object::Pipe(Arc::new(pipe)))
+    }
+
+    /// The host's end of the pipe, for what `use_end` does.
+    pub(super) fn host_end<T>(
+        &self,
+        pipe: u64,
+        answer: impl FnOnce(T) -> Option<Answer>,
+        use_end: impl FnOnce(&HostPipe) -> ClResult<T>,
+    ) -> Answered {
+        match self.objects.pipe(pipe).and_then(|pipe| use_end(pipe.host()?)) {
+            Ok(value) => (Ok(()), answer(value)),
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    pub(super) fn read_pipe(&self, read: &v1::ReadPipe) -> Answered {
+        let packets = |packets: Vec<u8>| Some(Answer::Packets(packets.into()));
+        self.host_end(read.pipe, packets, |end| end.read(read.packets as usize))
+    }
+
+    pub(super) fn map_pipe(&self, map: &v1::MapPipe) -> Answered {
+        let size = usize::try_from(map.size).map_or(MAX_PIPE_BYTES, |size| size.min(MAX_PIPE_BYTES));
+        let mapped = |size: usize| Some(Answer::Mapped(size as u64));
+        self.host_end(map.pipe, mapped, |end| end.map(size))
     }
 
     pub(super) fn device_queue(&self, create: &v1::CreateDeviceQueue) -> ClResult<Object> {

@@ -1,0 +1,213 @@
+//! Host pipes (`cl_intel_fpga_host_pipe`): pipes of which the host has one end, while a kernel has the other.
+//!
+//! Packets are read one by one: a map for reading waits for packets in Intel's emulator. A map for writing reserves room
+//! in the pipe, so those are the vendor's.
+
+use crate::api::{call, check};
+use crate::extension::{extension, has_extension};
+use crate::handles::{Context, Handle as _, Memory};
+use crate::info::DeviceId;
+use crate::object::{self, Kind, VendorObject};
+use fpga_protocol::cl_error::{ClError, ClResult};
+use fpga_protocol::host_pipes::{HostEnd, MAX_PIPE_BYTES, PIPE_EMPTY};
+use opencl_sys::{CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_map_flags, cl_mem};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The name of the extension.
+const NAME: &str = "cl_intel_fpga_host_pipe";
+
+type Read = unsafe extern "C" fn(cl_mem, *mut c_void) -> i32;
+type Write = unsafe extern "C" fn(cl_mem, *const c_void) -> i32;
+type Map = unsafe extern "C" fn(cl_mem, cl_map_flags, usize, *mut usize, *mut i32) -> *mut c_void;
+type Unmap = unsafe extern "C" fn(cl_mem, *mut c_void, usize, *mut usize) -> i32;
+
+/// The host's end of a pipe.
+#[derive(Debug)]
+pub struct HostPipe {
+    memory: Memory,
+    end: HostEnd,
+    packet_size: usize,
+    functions: Functions,
+    /// How often the pipe was made. The addresses of maps are of one pipe.
+    made: Arc<AtomicU64>,
+    maps: Mutex<VecDeque<Mapping>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Functions {
+    read: Read,
+    write: Write,
+    map: Map,
+    unmap: Unmap,
+}
+
+/// Room in the pipe that is reserved for packets.
+#[derive(Debug)]
+struct Mapping {
+    address: usize,
+    size: usize,
+    filled: usize,
+    of: u64,
+}
+
+impl Functions {
+    fn of(device: DeviceId) -> ClResult<Self> {
+        // SAFETY: the extension defines the types of the functions of these names.
+        unsafe {
+            Ok(Self {
+                read: std::mem::transmute::<*mut c_void, Read>(extension(device, c"clReadPipeIntelFPGA")?),
+                write: std::mem::transmute::<*mut c_void, Write>(extension(device, c"clWritePipeIntelFPGA")?),
+                map: std::mem::transmute::<*mut c_void, Map>(extension(device, c"clMapHostPipeIntelFPGA")?),
+                unmap: std::mem::transmute::<*mut c_void, Unmap>(extension(
+                    device,
+                    c"clUnmapHostPipeIntelFPGA",
+                )?),
+            })
+        }
+    }
+}
+
+impl HostPipe {
+    /// Makes a pipe of `max_packets` packets. `device` is one of the context's.
+    ///
+    /// # Errors
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device has no host pipes.
+    pub fn new(
+        context: &Context,
+        device: DeviceId,
+        packet_size: u32,
+        max_packets: u32,
+        end: HostEnd,
+    ) -> ClResult<Self> {
+        if !has_extension(device, NAME) {
+            return Err(ClError::INVALID_OPERATION);
+        }
+        let functions = Functions::of(device)?;
+        let of = context.cell().clone();
+        let raw = create(&of, packet_size, max_packets, end)?;
+        let memory = Memory::own(raw, opencl_sys::CL_SUCCESS)?;
+        let made = Arc::new(AtomicU64::new(0));
+        let counts = Arc::clone(&made);
+        // The pipe's packets are not kept.
+        object::remember(memory.cell(), Kind::Other, move |_| {
+            counts.fetch_add(1, Ordering::Relaxed);
+            create(&of, packet_size, max_packets, end)
+        });
+        let maps = Mutex::default();
+        Ok(Self { memory, end, packet_size: packet_size as usize, functions, made, maps })
+    }
+
+    /// The pipe as a kernel's argument.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Reads the packets that are there, at most `packets`, and at most [`MAX_PIPE_BYTES`] or one packet.
+    ///
+    /// # Errors
+    /// The vendor's error; `CL_INVALID_MEM_OBJECT` (-38) if the host has the other end.
+    pub fn read(&self, packets: usize) -> ClResult<Vec<u8>> {
+        let pipe = self.end(HostEnd::Reads)?;
+        let most = (MAX_PIPE_BYTES / self.packet_size.max(1)).max(1);
+        let mut all = Vec::new();
+        for _ in 0..packets.min(most) {
+            let before = all.len();
+            all.resize(before + self.packet_size, 0);
+            let packet = all.get_mut(before..).ok_or(ClError::OUT_OF_RESOURCES)?;
+            // SAFETY: the pipe is live, and the vendor writes one packet.
+            let status = unsafe { (self.functions.read)(pipe, packet.as_mut_ptr().cast()) };
+            if status != opencl_sys::CL_SUCCESS {
+                all.truncate(before);
+                // Packets that were read must not be lost.
+                return if status == PIPE_EMPTY || before > 0 { Ok(all) } else { Err(ClError(status)) };
+            }
+        }
+        Ok(all)
+    }
+
+    /// Writes one packet.
+    ///
+    /// # Errors
+    /// The vendor's error, such as `CL_PIPE_FULL` (-1111); `CL_INVALID_VALUE` (-30) if it is no packet;
+    /// `CL_INVALID_MEM_OBJECT` (-38) if the host has the other end.
+    pub fn write(&self, packet: &[u8]) -> ClResult<()> {
+        let pipe = self.end(HostEnd::Writes)?;
+        if packet.len() != self.packet_size {
+            return Err(ClError::INVALID_VALUE);
+        }
+        // SAFETY: the pipe is live, and the vendor reads one packet.
+        check(unsafe { (self.functions.write)(pipe, packet.as_ptr().cast()) })
+    }
+
+    /// Reserves room for at most `size` bytes; returns the number of bytes.
+    ///
+    /// # Errors
+    /// The vendor's error; `CL_OUT_OF_RESOURCES` (-5) if the pipe is full; `CL_INVALID_MEM_OBJECT` (-38) if the host has
+    /// the other end.
+    pub fn map(&self, size: usize) -> ClResult<usize> {
+        let pipe = self.end(HostEnd::Writes)?;
+        let of = self.made.load(Ordering::Relaxed);
+        let (mut mapped, mut status) = (0, 0);
+        // SAFETY: the pipe is live, and both results are written in this call.
+        let address = unsafe { (self.functions.map)(pipe, 0, size, &raw mut mapped, &raw mut status) };
+        check(status)?;
+        if address.is_null() || mapped == 0 {
+            return Err(ClError::OUT_OF_RESOURCES);
+        }
+        let size = mapped.min(size);
+        let mapping = Mapping { address: address as usize, size, filled: 0, of };
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner).push_back(mapping);
+        Ok(size)
+    }
+
+    /// Writes the next bytes of the oldest map, whose packets the kernel then gets.
+    ///
+    /// # Errors
+    /// The vendor's error; `CL_INVALID_VALUE` (-30) if there are no such bytes, also since the board was reconfigured
+    /// meanwhile.
+    pub fn fill(&self, bytes: &[u8]) -> ClResult<()> {
+        let pipe = self.end(HostEnd::Writes)?;
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.retain(|mapping| mapping.of == self.made.load(Ordering::Relaxed));
+        let mapping = maps.front_mut().ok_or(ClError::INVALID_VALUE)?;
+        if bytes.is_empty() || bytes.len() > mapping.size - mapping.filled {
+            return Err(ClError::INVALID_VALUE);
+        }
+        let start = (mapping.address as *mut u8).wrapping_add(mapping.filled);
+        // SAFETY: the vendor has mapped `size` bytes of this pipe for writing, of which `filled` are used up.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        let mut unmapped = 0;
+        // SAFETY: the pipe is live, and the address is that of the map.
+        check(unsafe {
+            (self.functions.unmap)(pipe, mapping.address as *mut c_void, bytes.len(), &raw mut unmapped)
+        })?;
+        mapping.filled += bytes.len();
+        if mapping.filled == mapping.size {
+            maps.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The vendor's pipe, if the host has this end.
+    fn end(&self, end: HostEnd) -> ClResult<cl_mem> {
+        if self.end == end { self.memory.cell().alive() } else { Err(ClError::INVALID_MEM_OBJECT) }
+    }
+}
+
+fn create(context: &VendorObject, packet_size: u32, max_packets: u32, end: HostEnd) -> ClResult<cl_mem> {
+    let flags = match end {
+        HostEnd::Reads => CL_MEM_HOST_READ_ONLY,
+        HostEnd::Writes => CL_MEM_HOST_WRITE_ONLY,
+    };
+    let mut status = 0;
+    // SAFETY: the context is live, and no properties are passed.
+    let pipe = unsafe {
+        call!(clCreatePipe(context.alive()?, flags, packet_size, max_packets, ptr::null(), &raw mut status))
+    };
+    check(status).map(|()| pipe)
+}
