@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// Number of tries. Afterwards the annotation stays as it was until a container of the pod starts again.
+/// Number of tries. Afterwards the annotation stays as it was until the kubelet tries again to start a
+/// container of the pod.
 const TRIES: u32 = 6;
 
 /// Writes the annotation of the pod, with a few tries.

@@ -3,6 +3,7 @@
 use crate::allocations::{
     Act, AllocationId, Allocations, Claim, Event, Holder, InstanceId, Owner, Refusal, Start, Token,
 };
+use crate::announcement::announce;
 use crate::boards::Boards;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::holders::{ListError, PodResources};
@@ -58,20 +59,6 @@ pub(crate) struct Parts {
     pub(crate) bitstreams: NodeBitstreams,
     pub(crate) turns: Turns,
     pub(crate) limit: u32,
-}
-
-/// A container that has its boards.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) owner: Owner,
-    pub(crate) announced: Announced,
-}
-
-/// Whether the pod's annotation names its boards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Announced {
-    Yes,
-    No,
 }
 
 /// The reason why a container can't start now.
@@ -209,7 +196,8 @@ impl Plugin {
     }
 
     /// Gives the container that has these instances, and that starts now, boards, a token and its bitstreams, which are
-    /// waited for until `deadline`.
+    /// waited for until `deadline`. Returns the container. `announced` has what the tries of the same start have begun to
+    /// write into the pod's annotation.
     ///
     /// # Errors
     /// [`PrepareError`], if the container can't start now.
@@ -217,11 +205,12 @@ impl Plugin {
         self: &Arc<Self>,
         instances: &BTreeSet<InstanceId>,
         deadline: time::Instant,
-    ) -> Result<Prepared, PrepareError> {
+        announced: &mut Option<String>,
+    ) -> Result<Owner, PrepareError> {
         let holders = self.pod_resources.list().await?;
         let holder = holders.into_iter().find(|holder| !holder.instances.is_disjoint(instances));
         let holder = holder.ok_or_else(|| PrepareError::Nobody(instances.clone()))?;
-        match self.prepare_as_asked(instances, &holder, deadline).await {
+        match self.prepare_as_asked(instances, &holder, deadline, announced).await {
             Err(error) if error.is_silence_of_api_server() => self.keep(&holder).await.ok_or(error),
             result => result,
         }
@@ -233,7 +222,8 @@ impl Plugin {
         instances: &BTreeSet<InstanceId>,
         holder: &Holder,
         deadline: time::Instant,
-    ) -> Result<Prepared, PrepareError> {
+        announced: &mut Option<String>,
+    ) -> Result<Owner, PrepareError> {
         let Holder { namespace, pod, container, .. } = holder;
         let asks = self.pods.asks(namespace, pod, container).await?;
         let meanings = self.meanings(&asks).await?;
@@ -246,6 +236,12 @@ impl Plugin {
             Err(_) => {}
         }
         let (id, files) = result?;
+        // Not after the bitstreams have come: `kubectl fpga drain` must find each pod that has a claim.
+        let boards = Some(self.boards_of(&asks.owner.uid));
+        if boards != asks.announced && boards != *announced {
+            tokio::spawn(announce(Arc::clone(self), asks.owner.clone()));
+            *announced = boards;
+        }
         // The claim is saved, so that no other container's files take the place of these.
         let plugin = Arc::clone(self);
         let in_use = move |digest: &Digest| plugin.is_in_use(digest);
@@ -256,16 +252,12 @@ impl Plugin {
             self.bitstreams.leave(&id);
         }
         provided?;
-        let announced = match asks.announced == Some(self.boards_of(&asks.owner.uid)) {
-            true => Announced::Yes,
-            false => Announced::No,
-        };
-        Ok(Prepared { owner: asks.owner, announced })
+        Ok(asks.owner)
     }
 
     /// Lets a container that has started before start again with what it had: boards, token and bitstreams. `None` if it
     /// never had them, or the node has them no more.
-    async fn keep(&self, holder: &Holder) -> Option<Prepared> {
+    async fn keep(self: &Arc<Self>, holder: &Holder) -> Option<Owner> {
         let (id, claim) =
             self.allocations.lock().of_holder(holder).map(|(id, claim)| (id.clone(), claim.clone()))?;
         if !claim.boards.is_subset(&self.boards.borrow().healthy) {
@@ -278,7 +270,8 @@ impl Plugin {
         }
         let Owner { namespace, pod, container, uid } = &owner;
         info!(%namespace, %pod, %container, %uid, "The API server is away: a container keeps what it had");
-        Some(Prepared { owner, announced: Announced::No })
+        tokio::spawn(announce(Arc::clone(self), owner.clone()));
+        Some(owner)
     }
 
     /// What the bitstreams of the container mean by the library. Nothing, where its wish can't be understood.

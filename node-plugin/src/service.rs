@@ -1,7 +1,6 @@
 //! The service that the kubelet calls.
 
 use crate::allocations::{AllocationId, InstanceId};
-use crate::announcement::announce;
 use crate::api::device_plugin::device_plugin_server::DevicePlugin;
 use crate::api::device_plugin::{
     AllocateRequest, AllocateResponse, Device, DevicePluginOptions, Empty, ListAndWatchResponse,
@@ -9,7 +8,7 @@ use crate::api::device_plugin::{
     PreferredAllocationResponse,
 };
 use crate::injection;
-use crate::plugin::{Announced, Plugin, PrepareError, Prepared};
+use crate::plugin::{Plugin, PrepareError};
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -108,14 +107,12 @@ impl DevicePlugin for Service {
     ) -> Result<Response<PreStartContainerResponse>, Status> {
         let instances = instances(request.into_inner().devices_ids);
         let begin = Instant::now();
+        let mut announced = None;
         loop {
-            match self.plugin.prepare(&instances, begin + PATIENCE).await {
-                Ok(Prepared { owner, announced }) => {
-                    let (plugin, namespace) = (Arc::clone(&self.plugin), owner.namespace.clone());
-                    tokio::spawn(async move { plugin.learn_library(&namespace).await });
-                    if announced == Announced::No {
-                        tokio::spawn(announce(Arc::clone(&self.plugin), owner));
-                    }
+            match self.plugin.prepare(&instances, begin + PATIENCE, &mut announced).await {
+                Ok(owner) => {
+                    let plugin = Arc::clone(&self.plugin);
+                    tokio::spawn(async move { plugin.learn_library(&owner.namespace).await });
                     return Ok(Response::new(PreStartContainerResponse {}));
                 }
                 Err(error) if begin.elapsed() + RETRY_INTERVAL < patience_with(&error) => {

@@ -1,7 +1,7 @@
 //! Which pods of a node have the board that is drained.
 //!
-//! The node plugin writes the boards of a pod into its annotations after its first container has started. A pod that waits for a
-//! bitstream has its board before that, and one that waits for a cordoned board has none.
+//! The node plugin writes the boards of a container into the pod's annotations when it has given them, also if the container then waits
+//! for its bitstreams. A pod without the annotation has no board, or the write is under way.
 
 use fpga_core::matching::{Rejection, matching_boards};
 use fpga_core::node_state::NodeState;

@@ -2,6 +2,7 @@
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
+use axum::http::Method;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, put};
@@ -9,6 +10,7 @@ use fpga_artifacts::of_bytes;
 use fpga_core::bitstream::Digest;
 use fpga_core::fixtures::{mk_board, mk_state};
 use fpga_core::gate::{GateAnswer, GateRequest, Origin, Others, Residency};
+use fpga_core::names::BOARDS_ANNOTATION;
 use fpga_core::node_state::{NodeState, encode_whole};
 use fpga_test_kit::{Kubelet, Program, Server, programs, status};
 use serde_json::{Value, json};
@@ -18,8 +20,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 /// The node's board.
 pub const BOARD: &str = "dm0";
@@ -37,6 +41,8 @@ pub enum Mode {
     Unavailable,
     /// It takes requests and says nothing, as one behind a broken network.
     Silent,
+    /// It answers reads, and says nothing to writes.
+    SilentToWrites,
 }
 
 /// What the API server has.
@@ -45,6 +51,8 @@ struct Objects {
     mode: Arc<Mutex<Mode>>,
     /// Pods by name.
     pods: Arc<Mutex<BTreeMap<String, Value>>>,
+    /// The number of writes to pods.
+    writes: Arc<AtomicUsize>,
     /// Bitstreams by namespace and name.
     bitstreams: Arc<Mutex<BTreeMap<(String, String), Value>>>,
 }
@@ -56,6 +64,8 @@ pub struct Bed {
     kubelet: Kubelet,
     plugin: Option<Program>,
     registry: Server,
+    /// Whether the registry sends bytes.
+    sends: watch::Sender<bool>,
     api_server: Server,
     collector: Server,
     _manager: Server,
@@ -84,9 +94,12 @@ impl Bed {
         let objects = Objects {
             mode: Arc::new(Mutex::new(Mode::Answers)),
             pods: Arc::default(),
+            writes: Arc::default(),
             bitstreams: Arc::default(),
         };
+        let (sends, sending) = watch::channel(true);
         let blob = |Path((_, digest)): Path<(String, String)>| async move {
+            sending.clone().wait_for(|sends| *sends).await.unwrap();
             let names = ["sobel", "mm"];
             let found = names.into_iter().find(|name| self::digest(name).to_string() == digest);
             found.map(content).ok_or(axum::http::StatusCode::NOT_FOUND)
@@ -100,6 +113,7 @@ impl Bed {
         let mut bed = Self {
             kubelet,
             plugin: None,
+            sends,
             registry: Server::tcp(
                 "127.0.0.1:0",
                 Router::new().route("/v2/{repository}/blobs/{digest}", get(blob)),
@@ -149,6 +163,11 @@ impl Bed {
         *self.objects.mode.lock().unwrap() = mode;
     }
 
+    /// Lets the registry send bytes from now on, or not.
+    pub fn registry_sends(&self, sends: bool) {
+        self.sends.send_replace(sends);
+    }
+
     /// Adds a Bitstream of the pods' namespace for the node's board.
     pub fn add_bitstream(&self, name: &str) {
         self.add_bitstream_of(NAMESPACE, name, "Same");
@@ -189,6 +208,22 @@ impl Bed {
     /// Starts the container of a pod; the error is what the kubelet shows.
     pub async fn start_container(&self, pod: &str) -> Result<(), String> {
         self.kubelet.start_container(pod).await.map_err(|status| status.message().to_owned())
+    }
+
+    /// Starts the container of a pod, again and again as the kubelet does, until it has started.
+    pub async fn start_container_at_last(&self, pod: &str) {
+        while self.start_container(pod).await.is_err() {}
+    }
+
+    /// The boards that the annotation of a pod names.
+    pub fn announced(&self, pod: &str) -> Option<String> {
+        let pods = self.objects.pods.lock().unwrap();
+        Some(pods[pod]["metadata"]["annotations"].get(BOARDS_ANNOTATION)?.as_str().unwrap().to_owned())
+    }
+
+    /// The number of writes to pods that the API server has taken.
+    pub fn writes(&self) -> usize {
+        self.objects.writes.load(Ordering::SeqCst)
     }
 
     /// The tokens that the board's manager reads.
@@ -250,7 +285,8 @@ fn api_server(objects: &Objects) -> Router {
         match mode {
             Mode::Answers => next.run(request).await,
             Mode::Unavailable => status(503, "etcd is away"),
-            Mode::Silent => std::future::pending().await,
+            Mode::SilentToWrites if request.method() == Method::GET => next.run(request).await,
+            Mode::Silent | Mode::SilentToWrites => std::future::pending().await,
         }
     };
     let found = |found: Option<Value>| -> Response {
@@ -258,6 +294,19 @@ fn api_server(objects: &Objects) -> Router {
     };
     let pod = move |State(objects): State<Objects>, Path(name): Path<String>| async move {
         found(objects.pods.lock().unwrap().get(&name).cloned())
+    };
+    let patch = move |State(objects): State<Objects>,
+                      Path(name): Path<String>,
+                      axum::Json(patch): axum::Json<Value>| async move {
+        let mut pods = objects.pods.lock().unwrap();
+        let pod = pods.get_mut(&name);
+        let changed = pod.map(|pod| {
+            let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
+            annotations.extend(patch["metadata"]["annotations"].as_object().unwrap().clone());
+            objects.writes.fetch_add(1, Ordering::SeqCst);
+            pod.clone()
+        });
+        found(changed)
     };
     let bitstream = move |State(objects): State<Objects>, Path(key): Path<(String, String)>| async move {
         found(objects.bitstreams.lock().unwrap().get(&key).cloned())
@@ -273,7 +322,7 @@ fn api_server(objects: &Objects) -> Router {
     };
     let group = "/apis/fpga-scheduling.io/v1alpha1/namespaces/{of}/bitstreams";
     Router::new()
-        .route("/api/v1/namespaces/shop/pods/{name}", get(pod).patch(pod))
+        .route("/api/v1/namespaces/shop/pods/{name}", get(pod).patch(patch))
         .route(group, get(bitstreams))
         .route(&format!("{group}/{{name}}"), get(bitstream))
         .layer(from_fn_with_state(objects.clone(), in_mode))
