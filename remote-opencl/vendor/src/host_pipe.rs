@@ -83,7 +83,7 @@ impl HostPipe {
         max_packets: u32,
         end: HostEnd,
     ) -> ClResult<Self> {
-        if !has_extension(device, NAME) {
+        if !has_host_pipes(device) {
             return Err(ClError::INVALID_OPERATION);
         }
         let functions = Functions::of(device)?;
@@ -197,6 +197,11 @@ impl HostPipe {
     fn end(&self, end: HostEnd) -> ClResult<cl_mem> {
         if self.end == end { self.memory.cell().alive() } else { Err(ClError::INVALID_MEM_OBJECT) }
     }
+}
+
+/// Whether the device has host pipes. It then has pipes between kernels, too.
+pub(crate) fn has_host_pipes(device: DeviceId) -> bool {
+    has_extension(device, NAME)
 }
 
 fn create(context: &VendorObject, packet_size: u32, max_packets: u32, end: HostEnd) -> ClResult<cl_mem> {

@@ -6,6 +6,7 @@
 
 use crate::api::{call, check};
 use crate::handles::{Context, Handle as _, Memory, Queue};
+use crate::host_pipe::has_host_pipes;
 use crate::info::{DeviceId, device_info, text};
 use crate::kernel::Kernel;
 use crate::object::{self, Kind, VendorObject};
@@ -133,9 +134,11 @@ impl Memory {
     /// Makes a pipe of `max_packets` packets. `device` is one of the context's.
     ///
     /// # Errors
-    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device's version has no pipes.
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device's version has no pipes, and it has no host pipes.
     pub fn pipe(context: &Context, device: DeviceId, packet_size: u32, max_packets: u32) -> ClResult<Self> {
-        device.need((2, 0))?;
+        if !has_host_pipes(device) {
+            device.need((2, 0))?;
+        }
         let of = context.cell().clone();
         let pipe = Self::own(create_pipe(&of, packet_size, max_packets)?, opencl_sys::CL_SUCCESS)?;
         // The pipe's packets are not kept.

@@ -204,6 +204,13 @@ async fn what_kernels_print_in_the_process_of_a_tenant_reaches_the_program() {
     assert_eq!(String::from_utf8_lossy(&native).lines().count(), PRINTED_LINES);
 }
 
+#[tokio::test]
+async fn packets_go_through_host_pipes_natively_and_remotely() {
+    let lines = same_codes("host_pipes").await;
+    let is_absent = Runtime::from_env().unwrap() != Runtime::IntelFpga;
+    assert_eq!(lines, if is_absent { 1 } else { 18 });
+}
+
 /// One process runs at most so many random programs, so that it ends within [`TOO_LONG`].
 const PROGRAMS_PER_PROCESS: u32 = 100;
 

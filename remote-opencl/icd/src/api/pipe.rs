@@ -118,15 +118,15 @@ entry_points! {
 /// # Errors
 /// `CL_INVALID_OPERATION` if no device in the context has such pipes.
 fn largest_packet(context: &Context, host_end: Option<HostEnd>) -> Result<u64, ClError> {
-    let devices = context.devices.iter();
-    let largest = if host_end.is_some() {
-        // The extension sets no limit. A device that tells none takes what its vendor takes.
-        devices.filter(|device| device.has_extension(HOST_PIPE_EXTENSION)).map(|_| u64::from(u32::MAX)).max()
-    } else {
-        let with_pipes = devices.filter(|device| device.number(cl::CL_DEVICE_PIPE_SUPPORT) != 0);
-        with_pipes.map(|device| device.number(cl::CL_DEVICE_PIPE_MAX_PACKET_SIZE)).max()
-    };
-    largest.ok_or(ClError(cl::CL_INVALID_OPERATION))
+    let largest = context.devices.iter().filter_map(|device| {
+        if device.has_extension(HOST_PIPE_EXTENSION) {
+            // The extension sets no limit.
+            return Some(u64::from(u32::MAX));
+        }
+        let has_pipes = host_end.is_none() && device.number(cl::CL_DEVICE_PIPE_SUPPORT) != 0;
+        has_pipes.then(|| device.number(cl::CL_DEVICE_PIPE_MAX_PACKET_SIZE))
+    });
+    largest.max().ok_or(ClError(cl::CL_INVALID_OPERATION))
 }
 
 fn pipe_of(pipe: cl::cl_mem) -> Result<Arc<client::Pipe>, ClError> {

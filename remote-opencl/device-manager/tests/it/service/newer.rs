@@ -80,7 +80,8 @@ async fn pipes_queues_and_programs_that_nobody_can_have_are_refused() {
     assert_eq!(client.call(Method::CreateKernel(create)).await.status, 0);
 
     let huge = u32::MAX;
-    let pipe = v1::CreatePipe { pipe: client.id(), context, packet_size: huge, max_packets: huge };
+    let pipe = v1::CreatePipe { pipe: client.id(), context, packet_size: huge, max_packets: huge, host_end: 0 };
+    let [host_pipe, no_pipe] = [1, 9].map(|host_end| v1::CreatePipe { pipe: client.id(), host_end, ..pipe });
     let queue = v1::CreateDeviceQueue { queue: client.id(), context, device, properties: 0b101, size: huge };
     let host = v1::CreateDeviceQueue { queue: client.id(), properties: 1, ..queue };
     // A device with such queues uses its preferred size; PoCL's device has none.
@@ -94,6 +95,12 @@ async fn pipes_queues_and_programs_that_nobody_can_have_are_refused() {
     let built_in = v1::CreateProgramWithBuiltInKernels { program: client.id(), context, devices, names };
     let methods = [
         Method::CreatePipe(pipe),
+        Method::CreatePipe(host_pipe),
+        Method::CreatePipe(no_pipe),
+        Method::ReadPipe(v1::ReadPipe { pipe: kernel, packets: huge }),
+        Method::WritePipe(v1::WritePipe { pipe: kernel, packet: vec![1; 4].into() }),
+        Method::MapPipe(v1::MapPipe { pipe: kernel, size: u64::MAX }),
+        Method::UnmapPipe(v1::UnmapPipe { pipe: kernel, packets: vec![1; 4].into() }),
         Method::CreateDeviceQueue(queue),
         Method::CreateDeviceQueue(host),
         Method::SetDefaultDeviceQueue(v1::SetDefaultDeviceQueue { context, device, queue: kernel }),
