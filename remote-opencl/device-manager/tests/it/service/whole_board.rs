@@ -3,6 +3,8 @@
 
 use crate::harness::{Board, Client, Manager};
 use crate::service::board::{Scaler, images};
+use crate::service::health::Collector;
+use fpga_core::device::Health;
 use fpga_protocol::v1;
 use fpga_protocol::v1::command::Operation;
 use fpga_test_kit::processes::{children, runs};
@@ -170,4 +172,30 @@ async fn a_process_that_does_not_leave_the_board_in_time_is_ended_and_its_client
     shared.board.controls.hold_markers(false);
     assert_eq!((carol.round().await, bob.round().await), ([0, 0], [0, 0]));
     shared.is_calm();
+}
+
+#[tokio::test]
+async fn a_process_that_stays_against_its_word_costs_others_loads_and_nobody_a_session() {
+    let images = images(&[3, 5]).await;
+    let (collector, address) = Collector::start();
+    let shared = Shared::new(&["--collector", &address]);
+    let mut alice = shared.scaler("alice", &images[1], 5).await;
+    let mut bob = shared.scaler("bob", &images[1], 5).await;
+    assert_eq!((alice.round().await, bob.round().await), ([0, 0], [0, 0]));
+    let (carols, mut carol) = shared.process_of("carol", &images[0], 3).await;
+    shared.board.controls.stays(carols.as_raw().unsigned_abs());
+    for _ in 0..2 {
+        for scaler in [&mut alice, &mut bob] {
+            assert!(scaler.round().await[0] < 0, "another image while carol has a context");
+        }
+    }
+    collector.hears(Health::Unhealthy).await;
+    assert_eq!(carol.round().await, [0, 0], "her own image");
+    kill(carols, Signal::SIGKILL).unwrap();
+    let status = tokio::time::timeout(patience(), carol.end()).await.expect("no hang");
+    assert_eq!(status.expect("an error").code(), Code::Aborted);
+    // With what their buffers held before.
+    assert_eq!((alice.round().await, bob.round().await), ([0, 0], [0, 0]));
+    collector.hears(Health::Healthy).await;
+    assert_eq!((shared.board.controls.refused(), shared.board.controls.busy()), (0, 4));
 }
