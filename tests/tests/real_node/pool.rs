@@ -1,5 +1,6 @@
 //! The pool in pods, as the chart installs it: a pod of a node without a board has its job done by a board of another node.
 
+use crate::routed::processes;
 use anyhow::Context as _;
 use fpga_images::FileTree;
 use fpga_test_kit::patience;
@@ -24,10 +25,13 @@ pub const VALUES: [&str; 3] =
 
 const ACCELERATOR: &str = "sha-256";
 const IMAGE: &str = "localhost/pool-job:1";
-/// The input of the job: these numbers, a line each.
+/// The input of the job: the numbers up to this one, a line each.
 const LAST: u32 = 300_000;
+const INPUT: &str = "seq 1 LAST";
+/// The same input from a shell that halts in its middle. Kubernetes leaves `$$` as it is between `$(` and `)`.
+const HALTING_INPUT: &str = "sh -c 'seq 1 HALF; kill -STOP $$; seq $((HALF + 1)) LAST'";
 /// What the container says at its end is the job's output, or why there is none.
-const SCRIPT: &str = "out=$(seq 1 LAST | fpga-acc run sha-256 --wait LIMITs | od -An -v -tx1 | tr -d ' \\n'); \
+const SCRIPT: &str = "out=$(INPUT | fpga-acc run sha-256 --wait LIMITs | od -An -v -tx1 | tr -d ' \\n'); \
     test -n \"$out\" && echo \"$out\" > /dev/termination-log";
 
 /// An image with the client and a shell.
@@ -52,7 +56,7 @@ pub async fn publish(cluster: &RealCluster, namespace: &str) {
         std::fs::copy(&file, folder.join(&name)).unwrap();
     }
     let variant = json!({
-        "vendor": "pocl", "board": "pocl", "shell": "1", "digest": format!("sha256:{digest}"), "bytes": bytes.len(),
+        "vendor": "pocl", "board": "pocl", "shell": "1.0", "digest": format!("sha256:{digest}"), "bytes": bytes.len(),
         "source": {"https": "https://files.example/sha-256"},
     });
     let object = json!({
@@ -62,9 +66,12 @@ pub async fn publish(cluster: &RealCluster, namespace: &str) {
     let path = cluster.plane().run_dir().path().join("accelerator.json");
     std::fs::write(&path, object.to_string()).unwrap();
     kubectl(cluster.plane(), &["apply", "-f", path.to_str().unwrap()]).await.unwrap();
-    // The broker counts accepted ones only.
-    let accepted =
-        ["wait", "--for=condition=Accepted", "--timeout=2m", "bitstream", ACCELERATOR, "-n", namespace];
+    accepted(cluster, namespace, ACCELERATOR).await;
+}
+
+/// Waits until the namespace's own Bitstream counts.
+pub async fn accepted(cluster: &RealCluster, namespace: &str, name: &str) {
+    let accepted = ["wait", "--for=condition=Accepted", "--timeout=2m", "bitstream", name, "-n", namespace];
     kubectl(cluster.plane(), &accepted).await.unwrap();
 }
 
@@ -111,9 +118,27 @@ pub async fn a_pod_has_its_job_done(cluster: &RealCluster, pods: &Api<Pod>, node
 
 /// Starts the pod `job` on this node, which runs a job of the pool.
 pub async fn start_job(pods: &Api<Pod>, node: &str) {
+    start_job_of(INPUT, pods, node).await;
+}
+
+/// The same, and the job halts: it has a slot, and waits for the rest of its input until [`halted_job`] goes on.
+pub async fn start_halting_job(pods: &Api<Pod>, node: &str) {
+    start_job_of(HALTING_INPUT, pods, node).await;
+}
+
+/// The shell that has halted, if it has. A pipe has no room for what it has written, so that the job reads.
+pub fn halted_job() -> Option<i32> {
+    let is_halted = |process: &i32| {
+        std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| stat.contains(") T "))
+    };
+    processes("sh").into_iter().find(is_halted)
+}
+
+async fn start_job_of(input: &str, pods: &Api<Pod>, node: &str) {
     // A job that waits while the broker is away has to wait for the next broker's lease and the boards' managers, too.
     let limit = (2 * patience()).as_secs().to_string();
-    let script = SCRIPT.replace("LAST", &LAST.to_string()).replace("LIMIT", &limit);
+    let script = SCRIPT.replace("INPUT", input).replace("LIMIT", &limit);
+    let script = script.replace("LAST", &LAST.to_string()).replace("HALF", &(LAST / 2).to_string());
     let job =
         RestrictedPod::new("job", IMAGE).on(node).in_pool(&format!("https://fpga-pool.{NAMESPACE}.svc:9480"));
     let job = job

@@ -26,8 +26,8 @@ pub struct Publisher {
 
 /// How the registry is asked.
 enum Transport {
-    /// On an own network, by plain HTTP.
-    Plain { _network: Network },
+    /// By plain HTTP, on an own network or that of others.
+    Plain { _network: Option<Network> },
     /// By TLS with a certificate of this authority.
     Tls { ca: PathBuf },
 }
@@ -47,7 +47,14 @@ impl Publisher {
     pub async fn start() -> Self {
         let (folder, network) = (tempfile::tempdir().unwrap(), Network::claim().unwrap());
         let registry = OciRegistry::start(&network, folder.path(), json!({})).await.unwrap();
-        Self { folder, registry, transport: Transport::Plain { _network: network } }
+        Self { folder, registry, transport: Transport::Plain { _network: Some(network) } }
+    }
+
+    /// The same on `host`.
+    pub async fn start_at(host: Ipv4Addr) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = OciRegistry::start_at(host, folder.path(), json!({})).await.unwrap();
+        Self { folder, registry, transport: Transport::Plain { _network: None } }
     }
 
     /// A registry on `host`, with a certificate of an authority that nobody knows.

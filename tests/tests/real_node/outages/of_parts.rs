@@ -1,20 +1,25 @@
-//! Outages of the parts of the chart, one after the other: the scheduler with the extender, the collector, the registry, the router and
-//! the broker.
+//! Outages of parts, one after the other: the scheduler with the extender, the collector, both registries, the router and the broker; then
+//! the API server.
+
+mod api_server;
 
 use super::restart;
 use crate::pool;
+use crate::publisher::{Publisher, Release};
 use crate::routed::processes;
 use crate::site::{create, delete, ready, sobel, sobel_image};
 use anyhow::ensure;
 use fpga_test_kit::patience;
 use fpga_tests::functions::Function;
+use fpga_tests::testbed::artifacts;
+use fpga_tests::testbed::cluster::Runtime;
 use fpga_tests::testbed::control_plane::ControlPlane;
 use fpga_tests::testbed::helm::NAMESPACE;
 use fpga_tests::testbed::http_client::HttpClient;
 use fpga_tests::testbed::invoke::Case;
 use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::{RunMount, ServiceProxy, envoy_image};
-use fpga_tests::testbed::restricted::{self, is_ready};
+use fpga_tests::testbed::restricted::{self, RestrictedPod, is_ready};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -27,7 +32,8 @@ const SHOP: &str = "shop";
 const FUNCTION: &str = "sobel";
 /// A pod that comes while a part is away.
 const NEW: &str = "new";
-const VALUES: [&str; 6] = [
+const VALUES: [&str; 7] = [
+    "boardKinds[0].arguments={--vendor=pocl,--board=pocl,--shell=1.0,--slots=4}",
     "scheduler.replicas=1",
     "registry.enabled=true",
     "registry.replicas=1",
@@ -41,6 +47,7 @@ const VALUES: [&str; 6] = [
 enum Part {
     Extender,
     Collector,
+    /// Beside the chart's, that from which the function's bitstream has come.
     Registry,
     Router,
     Broker,
@@ -76,9 +83,10 @@ enum Wanted {
     There,
 }
 
-/// A node with the whole chart, and the router's address for the function.
+/// A node with the whole chart, a registry of artifacts, and the router's address for the function.
 struct Bed {
     cluster: RealCluster,
+    publisher: Publisher,
     pods: Api<Pod>,
     _router: ServiceProxy,
     url: String,
@@ -90,13 +98,21 @@ impl Bed {
     async fn start() -> Self {
         let spec = RealClusterSpec {
             nodes: vec![(NODE.to_owned(), RunMount::Executable)],
-            images: vec![sobel_image(), pool::job_image(), envoy_image().unwrap()],
+            images: vec![
+                sobel_image(),
+                pool::job_image(),
+                envoy_image().unwrap(),
+                restricted::idle_image().unwrap(),
+            ],
             values: VALUES.into_iter().chain(pool::VALUES).map(str::to_owned).collect(),
         };
         let namespace = async |plane: &ControlPlane| {
-            restricted::namespace(plane.client(), SHOP).await.map(|_| Vec::new())
+            restricted::namespace(plane.client(), SHOP).await?;
+            let host = plane.network().node(0).pod_gateway();
+            Ok(vec![format!("nodePlugin.library.hosts={{http://{host}:5000}}")])
         };
         let cluster = RealCluster::start_with(spec, namespace).await.unwrap();
+        let publisher = publish(&cluster).await;
         pool::publish(&cluster, SHOP).await;
         // Managers that start now find the broker's authority, which the kubelet brings to running ones within minutes.
         pool::boards_only_on(&cluster, NODE).await;
@@ -112,13 +128,14 @@ impl Bed {
             _router: router,
             case: Case::new(Function::Sobel, 64, 1).unwrap(),
             http: HttpClient::new(patience()),
+            publisher,
             cluster,
         }
     }
 
     /// Starts a pod of the function; returns its address.
     async fn started(&self, name: &str) -> String {
-        create(&self.pods, &sobel(name, &sobel_image())).await;
+        create(&self.pods, &function(name)).await;
         ready(&self.pods, name, &self.cluster.nodes()[0]).await.status.unwrap().pod_ip.unwrap()
     }
 
@@ -149,7 +166,10 @@ impl Bed {
     }
 
     /// Kills the part, which stays away.
-    async fn take_away(&self, part: Part) {
+    async fn take_away(&mut self, part: Part) {
+        if part == Part::Registry {
+            self.publisher.registry.kill().await;
+        }
         let pods = self.cluster.pods();
         let of_part = ListParams::default().labels(&format!("app.kubernetes.io/name={}", part.workload()));
         self.want(part, Wanted::Away).await;
@@ -170,9 +190,28 @@ impl Bed {
         .unwrap();
     }
 
-    async fn bring_back(&self, part: Part) {
+    async fn bring_back(&mut self, part: Part) {
+        if part == Part::Registry {
+            self.publisher.registry.start_again().await.unwrap();
+        }
         self.want(part, Wanted::There).await;
         self.cluster.wait_rolled_out().await.unwrap();
+    }
+
+    /// Calls of the function by its session go on.
+    async fn session_goes_on(&self, address: &str) {
+        for _ in 0..5 {
+            self.case.invoke(&self.http, address).await.unwrap();
+        }
+    }
+
+    /// The function's program is killed, and the kubelet starts the container again with its board and bitstream.
+    async fn container_restarts(&self, address: &str) {
+        restart(FUNCTION, async || {
+            self.cluster.check_running()?;
+            self.case.invoke(&self.http, address).await
+        })
+        .await;
     }
 
     /// Waits until the function answers by the router.
@@ -191,7 +230,7 @@ impl Bed {
             self.case.invoke(&self.http, &address).await.unwrap();
             return;
         }
-        create(&self.pods, &sobel(NEW, &sobel_image())).await;
+        create(&self.pods, &function(NEW)).await;
     }
 
     /// A job of the pool ends right. Without the broker it waits.
@@ -210,23 +249,14 @@ impl Bed {
     }
 
     /// What goes on while the part is away, and what waits until it is back.
-    async fn outage(&self, part: Part) {
+    async fn outage(&mut self, part: Part) {
         let address = self.started(FUNCTION).await;
-        let session_goes_on = async || {
-            for _ in 0..5 {
-                self.case.invoke(&self.http, &address).await.unwrap();
-            }
-        };
-        session_goes_on().await;
+        self.session_goes_on(&address).await;
         self.router_answers().await;
 
         self.take_away(part).await;
-        session_goes_on().await;
-        restart(FUNCTION, async || {
-            self.cluster.check_running()?;
-            self.case.invoke(&self.http, &address).await
-        })
-        .await;
+        self.session_goes_on(&address).await;
+        self.container_restarts(&address).await;
         match part {
             Part::Router => {
                 let called = self.case.invoke_at(&self.http, &self.url).await;
@@ -236,14 +266,14 @@ impl Bed {
         }
         self.new_pods(part).await;
         self.jobs(part).await;
-        session_goes_on().await;
+        self.session_goes_on(&address).await;
         self.waits(part).await.unwrap();
 
         self.bring_back(part).await;
         self.router_answers().await;
         ready(&self.pods, NEW, &self.cluster.nodes()[0]).await;
         pool::job_ends_right(&self.cluster, &self.pods).await;
-        session_goes_on().await;
+        self.session_goes_on(&address).await;
         for pod in [FUNCTION, NEW, "job"] {
             delete(&self.pods, pod).await;
         }
@@ -269,13 +299,42 @@ impl Bed {
     }
 }
 
+/// A pod of the function, which names its bitstream.
+fn function(name: &str) -> RestrictedPod {
+    sobel(name, &sobel_image()).annotation("fpga-scheduling.io/bitstreams", FUNCTION)
+}
+
+/// Publishes the function's bitstream in a registry that the node's pods reach.
+async fn publish(cluster: &RealCluster) -> Publisher {
+    let publisher = Publisher::start_at(cluster.plane().network().node(0).pod_gateway()).await;
+    let file = format!("{FUNCTION}.bitstream");
+    let built = artifacts::bitstreams(Runtime::Pocl).unwrap().join(&file);
+    std::fs::copy(built, publisher.folder.path().join(&file)).unwrap();
+    let release = Release {
+        accelerator: FUNCTION,
+        tag: "1.0",
+        vendor: Runtime::Pocl.vendor(),
+        files: &[(&file, "pocl")],
+        arguments: &["--namespace", SHOP],
+    };
+    let bitstream = publisher.publish(&release).await;
+    publisher.apply(cluster.plane(), &bitstream).await;
+    pool::accepted(cluster, SHOP, FUNCTION).await;
+    publisher
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, runc and the CNI plugins: make test-node"]
-async fn while_a_part_of_the_chart_is_away_all_goes_on_that_does_not_need_it() {
-    let bed = Bed::start().await;
+async fn while_a_part_is_away_all_goes_on_that_does_not_need_it() {
+    let mut bed = Bed::start().await;
+    let before = bed.publisher.registry.requests("/blobs/");
     for part in [Part::Extender, Part::Collector, Part::Registry, Part::Router, Part::Broker] {
         println!("{part:?} is taken away");
         bed.outage(part).await;
     }
+    let fetched = bed.publisher.registry.requests("/blobs/") - before;
+    assert_eq!(fetched, 1, "the function's bitstream came to the node once");
+    println!("the API server is silent");
+    bed.outage_of_api_server().await;
     bed.cluster.stop().await;
 }
