@@ -75,8 +75,7 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddressForPlatform(
     let Ok(Ok((has_usm, has_host_pipes))) = known else { return std::ptr::null_mut() };
     // SAFETY: the caller upholds this function's contract.
     let is_missing = unsafe { memory::text(name) }.and_then(|name| name.to_str().ok()).is_some_and(|name| {
-        !has_usm && !usm::address_of(name).is_null()
-            || !has_host_pipes && !pipe::address_of(name).is_null()
+        !has_usm && !usm::address_of(name).is_null() || !has_host_pipes && !pipe::address_of(name).is_null()
     });
     if is_missing {
         return std::ptr::null_mut();

@@ -80,7 +80,8 @@ async fn pipes_queues_and_programs_that_nobody_can_have_are_refused() {
     assert_eq!(client.call(Method::CreateKernel(create)).await.status, 0);
 
     let huge = u32::MAX;
-    let pipe = v1::CreatePipe { pipe: client.id(), context, packet_size: huge, max_packets: huge, host_end: 0 };
+    let pipe =
+        v1::CreatePipe { pipe: client.id(), context, packet_size: huge, max_packets: huge, host_end: 0 };
     let [host_pipe, no_pipe] = [1, 9].map(|host_end| v1::CreatePipe { pipe: client.id(), host_end, ..pipe });
     let queue = v1::CreateDeviceQueue { queue: client.id(), context, device, properties: 0b101, size: huge };
     let host = v1::CreateDeviceQueue { queue: client.id(), properties: 1, ..queue };
