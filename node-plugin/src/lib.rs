@@ -15,7 +15,6 @@
 
 mod advertised;
 pub mod allocations;
-mod announcement;
 mod api;
 mod args;
 mod boards;

@@ -1,9 +1,10 @@
 //! The plugin's state and its acts: the one place where the allocations change.
 
+mod announcement;
+
 use crate::allocations::{
     Act, AllocationId, Allocations, Claim, Event, Holder, InstanceId, Owner, Refusal, Start, Token,
 };
-use crate::announcement::announce;
 use crate::boards::Boards;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::holders::{ListError, PodResources};
@@ -15,6 +16,7 @@ use crate::node_bitstreams::{NodeBitstreams, ProvideError};
 use crate::refusal_events::RefusalEvents;
 use crate::refusals::Refusals;
 use crate::turns::Turns;
+use announcement::announce;
 use fpga_bitstream_store::Wanted;
 use fpga_cluster::allocation::Shortage;
 use fpga_core::bitstream::{BitstreamId, Digest};

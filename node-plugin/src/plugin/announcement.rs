@@ -13,7 +13,7 @@ use tracing::warn;
 const TRIES: u32 = 6;
 
 /// Writes the annotation of the pod, with a few tries.
-pub(crate) async fn announce(plugin: Arc<Plugin>, owner: Owner) {
+pub(super) async fn announce(plugin: Arc<Plugin>, owner: Owner) {
     let Owner { namespace, pod, uid, .. } = owner;
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
     for remaining in (0..TRIES).rev() {
