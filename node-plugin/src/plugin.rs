@@ -237,13 +237,14 @@ impl Plugin {
             }
             Err(_) => {}
         }
-        let (id, files) = result?;
-        // Not after the bitstreams have come: `kubectl fpga drain` must find each pod that has a claim.
-        let boards = Some(self.boards_of(&asks.owner.uid));
-        if boards != asks.announced && boards != *announced {
+        // Before the bitstreams have come, and also after a refusal, which leaves an earlier claim of the pod as it is: `kubectl
+        // fpga drain` must find each pod that has a claim.
+        let boards = Some(self.boards_of(&asks.owner.uid)).filter(|boards| !boards.is_empty());
+        if boards.is_some() && boards != asks.announced && boards != *announced {
             tokio::spawn(announce(Arc::clone(self), asks.owner.clone()));
             *announced = boards;
         }
+        let (id, files) = result?;
         // The claim is saved, so that no other container's files take the place of these.
         let plugin = Arc::clone(self);
         let in_use = move |digest: &Digest| plugin.is_in_use(digest);
