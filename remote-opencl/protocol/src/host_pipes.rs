@@ -1,11 +1,14 @@
 //! Host pipes (`cl_intel_fpga_host_pipe`).
 
+/// The name of the extension.
+pub const EXTENSION: &str = "cl_intel_fpga_host_pipe";
+
 /// Status of a write to a pipe without room (`CL_PIPE_FULL`).
 pub const PIPE_FULL: i32 = -1111;
 /// Status of a read from a pipe without packets (`CL_PIPE_EMPTY`).
 pub const PIPE_EMPTY: i32 = -1112;
 
-/// Maximum number of bytes of a map of a pipe, and of the packets in a message.
+/// Maximum number of bytes of a packet of a host pipe, of a map, and of the packets in a message.
 pub const MAX_PIPE_BYTES: usize = 64 * 1024;
 
 /// The end of a pipe that the host has, while a kernel has the other.

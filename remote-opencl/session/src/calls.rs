@@ -150,7 +150,9 @@ impl Calls<'_> {
             Method::ReadPipe(read) => self.read_pipe(&read),
             Method::WritePipe(write) => self.host_end(write.pipe, |()| None, |end| end.write(&write.packet)),
             Method::MapPipe(map) => self.map_pipe(&map),
-            Method::UnmapPipe(unmap) => self.host_end(unmap.pipe, |()| None, |end| end.fill(&unmap.packets)),
+            Method::UnmapPipe(unmap) => {
+                self.host_end(unmap.pipe, |()| None, |end| end.fill(unmap.map, &unmap.packets))
+            }
             Method::CreateDeviceQueue(create) => {
                 let made = self.device_queue(&create);
                 self.keep(create.queue, made)?

@@ -20,12 +20,12 @@ pub struct Pipe {
     _charges: [Charge; 2],
 }
 
-/// Who has the ends of a pipe: the vendor's pipe.
+/// The ends of a pipe.
 #[derive(Debug)]
 enum Ends {
-    /// Kernels have both.
+    /// Kernels have both ends.
     Kernels(Memory),
-    /// A kernel and the host have one each.
+    /// A kernel and the host have one end each.
     Host(HostPipe),
 }
 

@@ -9,7 +9,7 @@ use crate::handles::{Context, Handle as _, Memory};
 use crate::info::DeviceId;
 use crate::object::{self, Kind, VendorObject};
 use fpga_protocol::cl_error::{ClError, ClResult};
-use fpga_protocol::host_pipes::{HostEnd, MAX_PIPE_BYTES, PIPE_EMPTY};
+use fpga_protocol::host_pipes::{EXTENSION, HostEnd, MAX_PIPE_BYTES, PIPE_EMPTY};
 use opencl_sys::{CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_map_flags, cl_mem};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -17,8 +17,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The name of the extension.
-const NAME: &str = "cl_intel_fpga_host_pipe";
+/// Maximum number of maps of a pipe that are not used up. They take memory of this process.
+const MAX_MAPS: usize = 1024;
 
 type Read = unsafe extern "C" fn(cl_mem, *mut c_void) -> i32;
 type Write = unsafe extern "C" fn(cl_mem, *const c_void) -> i32;
@@ -32,9 +32,17 @@ pub struct HostPipe {
     end: HostEnd,
     packet_size: usize,
     functions: Functions,
-    /// How often the pipe was made. The addresses of maps are of one pipe.
+    /// How often the vendor's pipe was made again. The address of a map is valid for one pipe of the vendor.
     made: Arc<AtomicU64>,
-    maps: Mutex<VecDeque<Mapping>>,
+    maps: Mutex<Maps>,
+}
+
+/// The maps that are not used up.
+#[derive(Debug, Default)]
+struct Maps {
+    open: VecDeque<Mapping>,
+    /// Number of the last map.
+    last: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,15 +56,19 @@ struct Functions {
 /// Room in the pipe that is reserved for packets.
 #[derive(Debug)]
 struct Mapping {
+    number: u64,
     address: usize,
+    /// Size in bytes.
     size: usize,
+    /// Number of bytes that were unmapped.
     filled: usize,
-    of: u64,
+    /// [`HostPipe::made`] at the time of the map.
+    made: u64,
 }
 
 impl Functions {
     fn of(device: DeviceId) -> ClResult<Self> {
-        // SAFETY: the extension defines the types of the functions of these names.
+        // SAFETY: `extension` returns no NULL, and the extension defines the types of the functions of these names.
         unsafe {
             Ok(Self {
                 read: std::mem::transmute::<*mut c_void, Read>(extension(device, c"clReadPipeIntelFPGA")?),
@@ -75,7 +87,8 @@ impl HostPipe {
     /// Makes a pipe of `max_packets` packets. `device` is one of the context's.
     ///
     /// # Errors
-    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device has no host pipes.
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device has no host pipes; `CL_INVALID_PIPE_SIZE` (-69) if a
+    /// packet has no bytes, or more than [`MAX_PIPE_BYTES`].
     pub fn new(
         context: &Context,
         device: DeviceId,
@@ -85,6 +98,10 @@ impl HostPipe {
     ) -> ClResult<Self> {
         if !has_host_pipes(device) {
             return Err(ClError::INVALID_OPERATION);
+        }
+        // A packet travels in one message, and a client says its size.
+        if packet_size == 0 || packet_size as usize > MAX_PIPE_BYTES {
+            return Err(ClError::INVALID_PIPE_SIZE);
         }
         let functions = Functions::of(device)?;
         let of = context.cell().clone();
@@ -107,19 +124,19 @@ impl HostPipe {
         &self.memory
     }
 
-    /// Reads the packets that are there, at most `packets`, and at most [`MAX_PIPE_BYTES`] or one packet.
+    /// Reads packets until the pipe is empty. Reads at most `packets` packets, and at most [`MAX_PIPE_BYTES`].
     ///
     /// # Errors
     /// The vendor's error; `CL_INVALID_MEM_OBJECT` (-38) if the host has the other end.
     pub fn read(&self, packets: usize) -> ClResult<Vec<u8>> {
         let pipe = self.end(HostEnd::Reads)?;
-        let most = (MAX_PIPE_BYTES / self.packet_size.max(1)).max(1);
+        let most = MAX_PIPE_BYTES / self.packet_size.max(1);
         let mut all = Vec::new();
         for _ in 0..packets.min(most) {
             let before = all.len();
             all.resize(before + self.packet_size, 0);
             let packet = all.get_mut(before..).ok_or(ClError::OUT_OF_RESOURCES)?;
-            // SAFETY: the pipe is live, and the vendor writes one packet.
+            // SAFETY: the pipe is live. The vendor writes one packet, which fits.
             let status = unsafe { (self.functions.read)(pipe, packet.as_mut_ptr().cast()) };
             if status != opencl_sys::CL_SUCCESS {
                 all.truncate(before);
@@ -140,46 +157,61 @@ impl HostPipe {
         if packet.len() != self.packet_size {
             return Err(ClError::INVALID_VALUE);
         }
-        // SAFETY: the pipe is live, and the vendor reads one packet.
+        // SAFETY: the pipe is live. The vendor reads one packet, which `packet` is.
         check(unsafe { (self.functions.write)(pipe, packet.as_ptr().cast()) })
     }
 
-    /// Reserves room for at most `size` bytes; returns the number of bytes.
+    /// Reserves room for at most `size` bytes, in whole packets. Returns the number of the map, and its size in bytes.
     ///
     /// # Errors
-    /// The vendor's error; `CL_OUT_OF_RESOURCES` (-5) if the pipe is full; `CL_INVALID_MEM_OBJECT` (-38) if the host has
-    /// the other end.
-    pub fn map(&self, size: usize) -> ClResult<usize> {
+    /// The vendor's error; `CL_INVALID_VALUE` (-30) if `size` is less than a packet; `CL_OUT_OF_RESOURCES` (-5) if the pipe is
+    /// full or has 1,024 maps that are not used up; `CL_INVALID_MEM_OBJECT` (-38) if the host has the other end.
+    pub fn map(&self, size: usize) -> ClResult<(u64, usize)> {
         let pipe = self.end(HostEnd::Writes)?;
-        let of = self.made.load(Ordering::Relaxed);
+        let made = self.made.load(Ordering::Relaxed);
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.open.retain(|mapping| mapping.made == made);
+        if maps.open.len() >= MAX_MAPS {
+            return Err(ClError::OUT_OF_RESOURCES);
+        }
+        let size = size - size % self.packet_size;
+        if size == 0 {
+            return Err(ClError::INVALID_VALUE);
+        }
         let (mut mapped, mut status) = (0, 0);
         // SAFETY: the pipe is live, and both results are written in this call.
         let address = unsafe { (self.functions.map)(pipe, 0, size, &raw mut mapped, &raw mut status) };
         check(status)?;
-        if address.is_null() || mapped == 0 {
+        let size = mapped.min(size);
+        let size = size - size % self.packet_size;
+        if address.is_null() || size == 0 {
             return Err(ClError::OUT_OF_RESOURCES);
         }
-        let size = mapped.min(size);
-        let mapping = Mapping { address: address as usize, size, filled: 0, of };
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner).push_back(mapping);
-        Ok(size)
+        maps.last += 1;
+        let number = maps.last;
+        maps.open.push_back(Mapping { number, address: address as usize, size, filled: 0, made });
+        Ok((number, size))
     }
 
-    /// Writes the next bytes of the oldest map, whose packets the kernel then gets.
+    /// Writes the next bytes of the map of this number, and unmaps them. The kernel then gets their packets.
     ///
     /// # Errors
-    /// The vendor's error; `CL_INVALID_VALUE` (-30) if there are no such bytes, also since the board was reconfigured
-    /// meanwhile.
-    pub fn fill(&self, bytes: &[u8]) -> ClResult<()> {
+    /// The vendor's error; `CL_INVALID_VALUE` (-30) if the map is not the oldest one that is not used up, if it has not so
+    /// many bytes left, if the bytes are not whole packets, or if the board was reconfigured since.
+    pub fn fill(&self, number: u64, bytes: &[u8]) -> ClResult<()> {
         let pipe = self.end(HostEnd::Writes)?;
+        let made = self.made.load(Ordering::Relaxed);
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-        maps.retain(|mapping| mapping.of == self.made.load(Ordering::Relaxed));
-        let mapping = maps.front_mut().ok_or(ClError::INVALID_VALUE)?;
-        if bytes.is_empty() || bytes.len() > mapping.size - mapping.filled {
+        maps.open.retain(|mapping| mapping.made == made);
+        let oldest = maps.open.front_mut().filter(|mapping| mapping.number == number);
+        let mapping = oldest.ok_or(ClError::INVALID_VALUE)?;
+        let are_packets = !bytes.is_empty() && bytes.len().is_multiple_of(self.packet_size);
+        if !are_packets || bytes.len() > mapping.size - mapping.filled {
             return Err(ClError::INVALID_VALUE);
         }
         let start = (mapping.address as *mut u8).wrapping_add(mapping.filled);
-        // SAFETY: the vendor has mapped `size` bytes of this pipe for writing, of which `filled` are used up.
+        // SAFETY: the vendor has mapped `size` bytes of this pipe for writing, and `filled` of them are unmapped. The pipe was
+        // not made again since. The bytes fit into the rest, and are memory of this process that the vendor does not have.
         unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         let mut unmapped = 0;
         // SAFETY: the pipe is live, and the address is that of the map.
@@ -188,7 +220,7 @@ impl HostPipe {
         })?;
         mapping.filled += bytes.len();
         if mapping.filled == mapping.size {
-            maps.pop_front();
+            maps.open.pop_front();
         }
         Ok(())
     }
@@ -199,9 +231,9 @@ impl HostPipe {
     }
 }
 
-/// Whether the device has host pipes. It then has pipes between kernels, too.
+/// Whether the device has host pipes. Such a device also has pipes between kernels.
 pub(crate) fn has_host_pipes(device: DeviceId) -> bool {
-    has_extension(device, NAME)
+    has_extension(device, EXTENSION)
 }
 
 fn create(context: &VendorObject, packet_size: u32, max_packets: u32, end: HostEnd) -> ClResult<cl_mem> {

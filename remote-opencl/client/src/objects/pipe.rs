@@ -8,12 +8,12 @@ use crate::error::{ClError, Result};
 use crate::memory::host_memory::{HostTarget, Shadow};
 use crate::objects::context::Context;
 use crate::session::check_status;
-use fpga_protocol::host_pipes::{MAX_PIPE_BYTES, PIPE_EMPTY};
+use fpga_protocol::host_pipes::PIPE_EMPTY;
 use fpga_protocol::v1::{self, call::Method, reply};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-pub use fpga_protocol::host_pipes::HostEnd;
+pub use fpga_protocol::host_pipes::{HostEnd, MAX_PIPE_BYTES};
 
 /// A pipe.
 #[derive(Debug)]
@@ -26,10 +26,12 @@ pub struct Pipe {
     maps: Mutex<VecDeque<Map>>,
 }
 
-/// Packets in memory of the program: those to be written, or those that were read.
+/// Memory of this crate for packets that the program writes, or with packets that it reads.
 #[derive(Debug)]
 struct Map {
     memory: HostTarget,
+    /// The manager's number of a map for writing; 0 for reading.
+    number: u64,
     /// Number of bytes that were unmapped.
     unmapped: usize,
 }
@@ -112,49 +114,56 @@ impl Pipe {
     pub fn map(&self, size: usize) -> Result<(usize, usize)> {
         let end = self.host_end.ok_or(ClError::INVALID_MEM_OBJECT)?;
         let packet = self.packet_size as usize;
-        let packets = size.min(MAX_PIPE_BYTES.max(packet)) / packet.max(1);
+        let packets = size.min(MAX_PIPE_BYTES) / packet.max(1);
         if packets == 0 {
             return Err(ClError::INVALID_VALUE);
         }
-        let memory = match end {
-            HostEnd::Writes => {
-                let map = v1::MapPipe { pipe: self.id, size: (packets * packet) as u64 };
-                let mapped = match self.call(Method::MapPipe(map))? {
-                    Some(reply::Result::Mapped(mapped)) if mapped <= (packets * packet) as u64 => mapped,
-                    _ => return Err(ClError::OUT_OF_RESOURCES),
-                };
-                memory_of(usize::try_from(mapped).map_err(|_| ClError::OUT_OF_RESOURCES)?)?
-            }
+        let mut maps = self.lock_maps()?;
+        let map = match end {
+            HostEnd::Writes => self.reserve(packets * packet)?,
             HostEnd::Reads => {
                 let read = self.packets(packets)?;
                 let mut memory = memory_of(read.len())?;
                 memory.write(0, &read);
-                memory
+                Map { memory, number: 0, unmapped: 0 }
             }
         };
-        let (address, size) = (memory.address(), memory.len());
-        lock(&self.maps).push_back(Map { memory, unmapped: 0 });
+        let (address, size) = (map.memory.address(), map.memory.len());
+        maps.push_back(map);
         Ok((address, size))
+    }
+
+    /// Reserves room for at most `size` bytes.
+    fn reserve(&self, size: usize) -> Result<Map> {
+        // The memory comes first: a kernel waits for room that is reserved and never filled.
+        let memory = memory_of(size)?;
+        let map = v1::MapPipe { pipe: self.id, size: size as u64 };
+        let Some(reply::Result::Mapped(mapped)) = self.call(Method::MapPipe(map))? else {
+            return Err(ClError::OUT_OF_RESOURCES);
+        };
+        let part = usize::try_from(mapped.size).ok().and_then(|size| memory.part(0, size));
+        let memory = part.filter(|part| !part.is_empty()).ok_or(ClError::OUT_OF_RESOURCES)?;
+        Ok(Map { memory, number: mapped.map, unmapped: 0 })
     }
 
     /// Gives the next `size` bytes of a map to the kernel, or gives up as many that were read
     /// (`clUnmapHostPipeIntelFPGA`). Maps for writing are unmapped in the order in which they were made.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` if there is no such map, or it has not so many bytes left; `CL_INVALID_MEM_OBJECT` if the pipe is
-    /// no host pipe; and the errors of the manager's runtime.
+    /// `CL_INVALID_VALUE` if there is no such map, if it has not so many bytes left, or if a map for writing is not the oldest
+    /// one, was lost by a reconfiguration, or gets a part of a packet; `CL_INVALID_MEM_OBJECT` if the pipe is no host pipe; and the errors of the
+    /// manager's runtime.
     pub fn unmap(&self, address: usize, size: usize) -> Result<()> {
         let end = self.host_end.ok_or(ClError::INVALID_MEM_OBJECT)?;
-        let mut maps = lock(&self.maps);
-        let at = maps.iter().position(|map| map.memory.address() == address);
-        let at = at.filter(|at| *at == 0 || end == HostEnd::Reads).ok_or(ClError::INVALID_VALUE)?;
+        let mut maps = self.lock_maps()?;
+        let at = maps.iter().position(|map| map.memory.address() == address).ok_or(ClError::INVALID_VALUE)?;
         let map = maps.get_mut(at).ok_or(ClError::INVALID_VALUE)?;
         if size == 0 || size > map.memory.len() - map.unmapped {
             return Err(ClError::INVALID_VALUE);
         }
         if end == HostEnd::Writes {
             let part = map.memory.part_as_source(map.unmapped, size).ok_or(ClError::INVALID_VALUE)?;
-            let unmap = v1::UnmapPipe { pipe: self.id, packets: part.capture() };
+            let unmap = v1::UnmapPipe { pipe: self.id, packets: part.capture(), map: map.number };
             self.call(Method::UnmapPipe(unmap))?;
         }
         map.unmapped += size;
@@ -164,7 +173,18 @@ impl Pipe {
         Ok(())
     }
 
-    /// The packets that are there, at most `most`.
+    /// The maps, locked during calls to the manager, so that their order is the manager's.
+    ///
+    /// # Errors
+    /// `CL_DEVICE_NOT_AVAILABLE` in a forked child, where a thread of the parent may hold the lock for ever.
+    fn lock_maps(&self) -> Result<MutexGuard<'_, VecDeque<Map>>> {
+        if !self.context.session().is_own() {
+            return Err(ClError::DEVICE_NOT_AVAILABLE);
+        }
+        Ok(lock(&self.maps))
+    }
+
+    /// Reads packets until the pipe is empty, at most `most`.
     fn packets(&self, most: usize) -> Result<Vec<u8>> {
         let packets = u32::try_from(most).unwrap_or(u32::MAX);
         match self.call(Method::ReadPipe(v1::ReadPipe { pipe: self.id, packets }))? {

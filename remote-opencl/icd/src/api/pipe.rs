@@ -10,7 +10,7 @@ use crate::memory;
 use crate::objects::{Context, MemObject, Memory};
 use crate::platforms::Platform;
 use fpga_client as client;
-use fpga_client::{ClError, HostEnd};
+use fpga_client::{ClError, HostEnd, MAX_PIPE_BYTES};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -63,6 +63,7 @@ entry_points! {
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
         }
     }
+
     fn clReadPipeIntelFPGA(pipe: cl::cl_mem, packet: *mut c_void) -> status {
         let pipe = pipe_of(pipe)?;
         if packet.is_null() {
@@ -119,12 +120,16 @@ entry_points! {
 /// `CL_INVALID_OPERATION` if no device in the context has such pipes.
 fn largest_packet(context: &Context, host_end: Option<HostEnd>) -> Result<u64, ClError> {
     let largest = context.devices.iter().filter_map(|device| {
-        if device.has_extension(HOST_PIPE_EXTENSION) {
+        let has_host_pipes = device.has_extension(HOST_PIPE_EXTENSION);
+        match host_end {
+            Some(_) => has_host_pipes.then_some(MAX_PIPE_BYTES as u64),
             // The extension sets no limit.
-            return Some(u64::from(u32::MAX));
+            None if has_host_pipes => Some(u64::from(u32::MAX)),
+            None => {
+                let has_pipes = device.number(cl::CL_DEVICE_PIPE_SUPPORT) != 0;
+                has_pipes.then(|| device.number(cl::CL_DEVICE_PIPE_MAX_PACKET_SIZE))
+            }
         }
-        let has_pipes = host_end.is_none() && device.number(cl::CL_DEVICE_PIPE_SUPPORT) != 0;
-        has_pipes.then(|| device.number(cl::CL_DEVICE_PIPE_MAX_PACKET_SIZE))
     });
     largest.max().ok_or(ClError(cl::CL_INVALID_OPERATION))
 }

@@ -67,7 +67,7 @@ impl Calls<'_> {
         Ok(Object::Pipe(Arc::new(pipe)))
     }
 
-    /// The host's end of the pipe, for what `use_end` does.
+    /// Calls `use_end` with the host's end of the pipe.
     pub(super) fn host_end<T>(
         &self,
         pipe: u64,
@@ -87,7 +87,10 @@ impl Calls<'_> {
 
     pub(super) fn map_pipe(&self, map: &v1::MapPipe) -> Answered {
         let size = usize::try_from(map.size).map_or(MAX_PIPE_BYTES, |size| size.min(MAX_PIPE_BYTES));
-        let mapped = |size: usize| Some(Answer::Mapped(size as u64));
+        let mapped = |(map, size): (u64, usize)| {
+            let size = size as u64;
+            Some(Answer::Mapped(v1::MappedPipe { size, map }))
+        };
         self.host_end(map.pipe, mapped, |end| end.map(size))
     }
 

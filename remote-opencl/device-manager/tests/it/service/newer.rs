@@ -101,7 +101,7 @@ async fn pipes_queues_and_programs_that_nobody_can_have_are_refused() {
         Method::ReadPipe(v1::ReadPipe { pipe: kernel, packets: huge }),
         Method::WritePipe(v1::WritePipe { pipe: kernel, packet: vec![1; 4].into() }),
         Method::MapPipe(v1::MapPipe { pipe: kernel, size: u64::MAX }),
-        Method::UnmapPipe(v1::UnmapPipe { pipe: kernel, packets: vec![1; 4].into() }),
+        Method::UnmapPipe(v1::UnmapPipe { pipe: kernel, packets: vec![1; 4].into(), map: 1 }),
         Method::CreateDeviceQueue(queue),
         Method::CreateDeviceQueue(host),
         Method::SetDefaultDeviceQueue(v1::SetDefaultDeviceQueue { context, device, queue: kernel }),
