@@ -29,7 +29,7 @@ use crate::memory::placed::{PlacedRange, PlacedSegments};
 use crate::memory::segments::{Purpose, Range, SegmentCalls, Segments};
 use crate::trace;
 use crate::wire::command_ring::RingReader;
-use crate::wire::features::{ManagerFeatures, RectCommands, Traces};
+use crate::wire::features::{HostPipes, ManagerFeatures, RectCommands, Traces};
 use crate::wire::outbox::Outbox;
 use crate::wire::transport::Connection;
 use adaptive_spin::AdaptiveSpin;
@@ -144,6 +144,11 @@ impl Session {
     /// Whether the manager has commands on rectangles.
     pub(crate) fn takes_rects(&self) -> bool {
         self.features.rects == RectCommands::Known
+    }
+
+    /// Whether the manager has host pipes.
+    pub(crate) fn has_host_pipes(&self) -> bool {
+        self.features.host_pipes == HostPipes::Known
     }
 
     /// The trace of the calling thread, if it has one and the manager records it.

@@ -316,6 +316,7 @@ impl Session {
             side_key,
             buffer_rects: true,
             unwatched_commands: true,
+            host_pipes: true,
             traces: self.shared.config.tracer.is_on(),
             usm: self.shared.inventory.usm().to_vec(),
             usm_alignment: self

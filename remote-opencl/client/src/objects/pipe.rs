@@ -40,7 +40,8 @@ impl Pipe {
     /// `clCreatePipe`.
     ///
     /// # Errors
-    /// The errors of the manager's runtime, `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
+    /// The errors of the manager's runtime, `CL_DEVICE_NOT_AVAILABLE` if the manager is gone, `CL_INVALID_OPERATION` if the
+    /// manager has no host pipes.
     pub fn new(
         context: &Arc<Context>,
         packet_size: u32,
@@ -48,6 +49,10 @@ impl Pipe {
         host_end: Option<HostEnd>,
     ) -> Result<Arc<Self>> {
         let session = context.session();
+        // Such a manager would make a pipe between kernels.
+        if host_end.is_some() && !session.has_host_pipes() {
+            return Err(ClError::INVALID_OPERATION);
+        }
         let id = session.new_id();
         let end = match host_end {
             None => v1::HostEnd::None,

@@ -5,11 +5,16 @@ use crate::error::{ClError, Result};
 use crate::session::Session;
 use crate::session::check_status;
 use bytes::Bytes;
+use fpga_protocol::host_pipes;
 use fpga_protocol::v1::{self, call::Method, reply};
 use std::sync::{Arc, Weak};
 
 /// Bit that is set in the ids of sub-devices.
 const SUB_DEVICE: u64 = 1 << 63;
+
+/// Size of a `cl_name_version` in bytes: a version of [`VERSION_BYTES`], then a name that ends in NUL.
+const NAME_VERSION_BYTES: usize = 68;
+const VERSION_BYTES: usize = 4;
 
 /// One vendor platform of one device manager.
 #[derive(Debug)]
@@ -55,7 +60,7 @@ impl Platform {
             let device = |device: v1::Device| Device {
                 id: device.id,
                 session: Arc::clone(session),
-                info: Info::new(device.info),
+                info: Info::new(device.info, session),
                 platform: Weak::clone(this),
                 kind: Kind::Root,
             };
@@ -63,13 +68,14 @@ impl Platform {
                 session: Arc::clone(session),
                 manager,
                 index,
-                info: Info::new(platform.info),
+                info: Info::new(platform.info, session),
                 devices: platform.devices.into_iter().map(device).map(Arc::new).collect(),
             }
         })
     }
 
-    /// The vendor's answer to a `cl_platform_info` parameter, verbatim.
+    /// The vendor's answer to a `cl_platform_info` parameter, verbatim. Only host pipes that the manager does not forward are
+    /// left out.
     pub fn info(&self, param: u32) -> Option<&[u8]> {
         self.info.get(param)
     }
@@ -92,7 +98,8 @@ impl Platform {
 }
 
 impl Device {
-    /// The vendor's answer to a `cl_device_info` parameter, verbatim; `None` for parameters whose value is a handle.
+    /// The vendor's answer to a `cl_device_info` parameter, verbatim; `None` for parameters whose value is a handle. Only host
+    /// pipes that the manager does not forward are left out.
     pub fn info(&self, param: u32) -> Option<&[u8]> {
         self.info.get(param)
     }
@@ -129,7 +136,7 @@ impl Device {
         let part = |device: v1::Device| Self {
             id: device.id,
             session: Arc::clone(&self.session),
-            info: Info::new(device.info),
+            info: Info::new(device.info, &self.session),
             platform: Weak::clone(&self.platform),
             kind: Kind::Part(Arc::clone(self)),
         };
@@ -229,11 +236,67 @@ fn number(bytes: &[u8]) -> Option<u64> {
 }
 
 impl Info {
-    fn new(info: Vec<v1::Info>) -> Self {
-        Self(info.into_iter().map(|info| (info.param, info.value)).collect())
+    fn new(info: Vec<v1::Info>, session: &Session) -> Self {
+        let has_host_pipes = session.has_host_pipes();
+        let known = |v1::Info { param, value }| {
+            (param, if has_host_pipes { value } else { without_host_pipes(param, value) })
+        };
+        Self(info.into_iter().map(known).collect())
     }
 
     fn get(&self, param: u32) -> Option<&[u8]> {
         self.0.iter().find(|(it, _)| *it == param).map(|(_, value)| value.as_ref())
+    }
+}
+
+/// The answer to a query of extensions without the extension of host pipes; any other answer as it is.
+fn without_host_pipes(param: u32, value: Bytes) -> Bytes {
+    let name = host_pipes::EXTENSION.as_bytes();
+    if !value.windows(name.len()).any(|part| part == name) {
+        return value;
+    }
+    match param {
+        cl::PLATFORM_EXTENSIONS | cl::DEVICE_EXTENSIONS => {
+            let names = value.split(|byte| matches!(byte, b' ' | 0));
+            let kept: Vec<&[u8]> = names.filter(|known| !known.is_empty() && *known != name).collect();
+            let mut text = kept.join(&b' ');
+            text.push(0);
+            text.into()
+        }
+        cl::PLATFORM_EXTENSIONS_WITH_VERSION | cl::DEVICE_EXTENSIONS_WITH_VERSION => {
+            let is_it = |entry: &[u8]| {
+                let rest = entry.get(VERSION_BYTES..).and_then(|text| text.strip_prefix(name));
+                rest.is_some_and(|rest| rest.first() == Some(&0))
+            };
+            let kept: Vec<&[u8]> = value.chunks(NAME_VERSION_BYTES).filter(|entry| !is_it(entry)).collect();
+            kept.concat().into()
+        }
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_pipes_leave_lists_of_extensions_and_nothing_else() {
+        let text = Bytes::from_static(b"cl_khr_fp64 cl_intel_fpga_host_pipe cl_intel_fpga_host_pipes\0");
+        let kept = without_host_pipes(cl::DEVICE_EXTENSIONS, text.clone());
+        assert_eq!(&kept[..], b"cl_khr_fp64 cl_intel_fpga_host_pipes\0");
+        assert_eq!(without_host_pipes(cl::DEVICE_VERSION, text.clone()), text);
+        let other = Bytes::from_static(b"cl_khr_fp64  cl_khr_icd \0");
+        assert_eq!(without_host_pipes(cl::PLATFORM_EXTENSIONS, other.clone()), other);
+
+        let entry = |name: &str| {
+            let mut bytes = vec![1; VERSION_BYTES];
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.resize(NAME_VERSION_BYTES, 0);
+            bytes
+        };
+        let [before, it, after] = ["cl_khr_fp64", host_pipes::EXTENSION, "cl_khr_icd"].map(entry);
+        let list = Bytes::from([before.clone(), it, after.clone()].concat());
+        let kept = without_host_pipes(cl::DEVICE_EXTENSIONS_WITH_VERSION, list);
+        assert_eq!(&kept[..], [before, after].concat());
     }
 }

@@ -14,6 +14,7 @@ pub(crate) struct ManagerFeatures {
     pub(crate) rects: RectCommands,
     pub(crate) unwatched: UnwatchedCommands,
     pub(crate) traces: Traces,
+    pub(crate) host_pipes: HostPipes,
     /// Alignment of allocations of unified shared memory in bytes; `None` where there are none.
     pub(crate) usm_alignment: Option<usize>,
 }
@@ -39,6 +40,13 @@ pub(crate) enum Traces {
     Ignored,
 }
 
+/// Whether a manager has host pipes. Managers before version 0.2 don't: a call of a host pipe ends their session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostPipes {
+    Known,
+    Unknown,
+}
+
 impl ManagerFeatures {
     pub(crate) fn of(welcome: &v1::Welcome) -> Self {
         Self {
@@ -53,6 +61,7 @@ impl ManagerFeatures {
                 .ok()
                 .filter(|bytes| bytes.is_power_of_two() && USM_ALIGNMENTS.contains(bytes)),
             traces: if welcome.traces { Traces::Recorded } else { Traces::Ignored },
+            host_pipes: if welcome.host_pipes { HostPipes::Known } else { HostPipes::Unknown },
         }
     }
 }
