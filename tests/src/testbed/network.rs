@@ -45,6 +45,12 @@ impl Network {
         Ipv4Addr::new(127, self.octet, 0, 1)
     }
 
+    /// A port for a program that listens at 127.0.0.1 only. No other test bed takes the port, and the kernel chooses higher ones.
+    #[must_use]
+    pub fn port_of_localhost(&self) -> u16 {
+        20_000 + u16::from(self.octet)
+    }
+
     /// Addresses of services: 10.N.0.0/24.
     #[must_use]
     pub fn service_subnet(&self) -> String {

@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Names of the boards: board `dm0` is the first one, `dm1` the other.
 const KINDS: [&str; 2] = ["a10gx", "s10"];
@@ -88,7 +87,7 @@ fn digest(object: &Value, kind: &str) -> String {
 }
 
 async fn invoke(pod: &Pod) {
-    let http = HttpClient::new(Duration::from_secs(30));
+    let http = HttpClient::new(patience());
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
     case.invoke(&http, pod.status.as_ref().unwrap().pod_ip.as_ref().unwrap()).await.unwrap();
 }

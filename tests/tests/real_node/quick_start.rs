@@ -11,7 +11,6 @@ use fpga_tests::testbed::real_cluster::{RealCluster, RealClusterSpec};
 use fpga_tests::testbed::real_node::{RealNode, RunMount};
 use fpga_tests::testbed::restricted::function_image_as;
 use fpga_tests::testbed::wait;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -30,8 +29,8 @@ const IMAGE: &str = concat!("docker.io/kube-fpga/function-sobel:", env!("CARGO_P
 /// Longest time for all commands.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The commands that the page says this test runs, as a reader would type them in the test's cluster.
-fn commands() -> anyhow::Result<String> {
+/// The commands that the page says this test runs, as a reader would type them in the test's cluster, with this port for calls.
+fn commands(port: u16) -> anyhow::Result<String> {
     let own = Runner::Test(
         "who_follows_the_quick_start_calls_a_function_on_a_board_and_sees_why_it_is_there".to_owned(),
     );
@@ -40,10 +39,9 @@ fn commands() -> anyhow::Result<String> {
         blocks.into_iter().filter(|block| block.runner == own).map(|block| block.text).collect();
     let program = built("kubectl-fpga")?;
     let programs = program.parent().context("the programs lie in no folder")?;
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
     let mut text = page;
     for (written, typed) in
-        [(PLACEHOLDER, NODE), (PROGRAMS, &format!("{}/", programs.display())), (PORT, &port)]
+        [(PLACEHOLDER, NODE), (PROGRAMS, &format!("{}/", programs.display())), (PORT, &port.to_string())]
     {
         ensure!(text.contains(written), "{QUICK_START} no longer has {written}:\n{text}");
         text = text.replace(written, typed);
@@ -77,7 +75,8 @@ async fn who_follows_the_quick_start_calls_a_function_on_a_board_and_sees_why_it
     write_scp(programs.path(), &cluster.nodes()[0]).unwrap();
     let shell = Shell::new(&[programs.path(), kubectl.parent().unwrap(), helm.parent().unwrap()]).unwrap();
     let shell = shell.env("KUBECONFIG", cluster.plane().kubeconfig(&Identity::Admin).unwrap());
-    let said = shell.run(&commands().unwrap(), LIMIT).await.unwrap();
+    let commands = commands(cluster.plane().network().port_of_localhost()).unwrap();
+    let said = shell.run(&commands, LIMIT).await.unwrap();
 
     let picture = std::fs::read(shell.home("picture.ppm")).unwrap();
     let case = Case::with_input(Function::Sobel, picture).unwrap();

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::task::JoinHandle;
 
@@ -99,7 +99,7 @@ impl Neighbour {
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&answers));
         let calls = tokio::spawn(async move {
             let case = Case::new(Function::Sobel, 64, 1).unwrap();
-            let http = HttpClient::new(Duration::from_secs(30));
+            let http = HttpClient::new(patience());
             while !stopped.load(Ordering::SeqCst) {
                 case.invoke(&http, &address).await.unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
@@ -273,7 +273,7 @@ async fn each_namespace_has_a_process_and_a_quota_of_its_own_also_where_all_pods
     let tenancy = Tenancy::start(1, &["--tenants", file.to_str().unwrap()]).await;
     let (shop, mill) = (tenancy.site.namespace("shop").await, tenancy.site.namespace("mill").await);
     let case = Case::new(Function::Sobel, 64, 1).unwrap();
-    let http = HttpClient::new(Duration::from_secs(30));
+    let http = HttpClient::new(patience());
     for (pods, name) in [(&shop, "one"), (&shop, "two"), (&mill, "one")] {
         let address = tenancy.sobel(pods, name).await;
         case.invoke(&http, &address).await.unwrap();

@@ -103,8 +103,9 @@ struct Seen {
 
 impl Load {
     fn start(pods: &Api<Pod>, image: &Image) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, all_created) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (stopped, created_in, image) = (Arc::clone(&stop), pods.clone(), image.clone());
+        let creates_no_more = Arc::clone(&all_created);
         let created = tokio::spawn(async move {
             let mut number = 0;
             while !stopped.load(Ordering::SeqCst) {
@@ -116,13 +117,15 @@ impl Load {
                 }
                 tokio::time::sleep(CREATE_INTERVAL).await;
             }
+            creates_no_more.store(true, Ordering::SeqCst);
             number
         });
-        let (stopped, seen_in) = (Arc::clone(&stop), pods.clone());
+        let seen_in = pods.clone();
         let seen = tokio::spawn(async move {
             let mut seen = Seen::default();
             loop {
-                let last = stopped.load(Ordering::SeqCst);
+                // A pod may still be created after the load was told to stop.
+                let last = all_created.load(Ordering::SeqCst);
                 let pods = seen_in.list(&ListParams::default()).await.unwrap().items;
                 let all_are_gone = pods.is_empty();
                 for pod in pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {

@@ -6,7 +6,7 @@ use super::super::shared::Shared;
 use super::{RETRY, WATCH_SILENCE};
 use crate::connection::Cluster;
 use crate::problem::{Grant, Problem, chain};
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
@@ -70,7 +70,7 @@ pub(super) async fn follow<K: Kind>(kind: K, cluster: Cluster, shared: Arc<Share
         tokio::time::sleep(RETRY).await;
     };
     let config = watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS);
-    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut events = std::pin::pin!(watches(api, config).default_backoff());
     let mut keys = HashSet::new();
     let mut message = left_out.clone();
     while let Some(event) = events.next().await {
@@ -105,6 +105,25 @@ pub(super) async fn follow<K: Kind>(kind: K, cluster: Cluster, shared: Arc<Share
             message = format!("{left_out} Only {MAX_PODS} pods are shown.").trim().to_owned();
         }
     }
+}
+
+/// The events of a watch, which starts again with a list after each error. kube's watcher would resume without an event, and the
+/// page would show the source as lost until an object changes.
+fn watches<O>(
+    api: Api<O>,
+    config: watcher::Config,
+) -> impl Stream<Item = Result<Event<O>, watcher::Error>> + Send
+where
+    O: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let start = move || Box::pin(watcher(api.clone(), config.clone()));
+    stream::unfold((start(), start), |(mut watch, start)| async move {
+        let event = watch.next().await?;
+        if event.is_err() {
+            watch = start();
+        }
+        Some((event, (watch, start)))
+    })
 }
 
 fn problem(error: watcher::Error, server: &str, grant: &Grant, what: &str) -> Problem {
@@ -197,5 +216,42 @@ impl Kind for Pods {
 
     fn only(model: &mut Model, keys: &HashSet<String>, now_ms: u64) {
         model.only_pods(keys, now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::extract::RawQuery;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use fpga_test_kit::Server;
+
+    /// An empty list of nodes, and an error for each watch.
+    async fn nodes(RawQuery(query): RawQuery) -> (StatusCode, String) {
+        if query.is_some_and(|query| query.contains("watch=")) {
+            return (StatusCode::INTERNAL_SERVER_ERROR, String::new());
+        }
+        let list = serde_json::json!({
+            "apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [],
+        });
+        (StatusCode::OK, list.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_failed_starts_again_with_a_list() {
+        let server = Server::tcp("127.0.0.1:0", Router::new().route("/api/v1/nodes", get(nodes)));
+        let config = kube::Config::new(format!("http://{}", server.address()).parse().unwrap());
+        let api: Api<Node> = Api::all(kube::Client::try_from(config).unwrap());
+        let events = watches(api, watcher::Config::default()).take(6).collect::<Vec<_>>();
+        let events = tokio::time::timeout(fpga_test_kit::patience(), events).await.unwrap();
+        let told = events.iter().map(|event| match event {
+            Ok(Event::Init) => "list",
+            Ok(Event::InitDone) => "listed",
+            Ok(_) => "object",
+            Err(_) => "failed",
+        });
+        assert_eq!(told.collect::<Vec<_>>(), ["list", "listed", "failed"].repeat(2));
     }
 }

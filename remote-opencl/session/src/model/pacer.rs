@@ -114,11 +114,15 @@ mod tests {
     fn calls_are_made_in_the_order_of_their_moments_and_never_early() {
         let pacer = Pacer::start().unwrap();
         let (sender, calls) = channel();
+        // The first call keeps the thread until the others are there: else one could be made before an earlier one is there.
+        let (all_there, waits) = channel::<()>();
+        pacer.at(0, move |_| waits.recv().unwrap());
         let begin = clock::now_ns();
         for (name, after_ms) in [("c", 30), ("a", 10), ("b", 20), ("b2", 20), ("past", 0)] {
             let (sender, at) = (sender.clone(), begin + after_ms * 1_000_000);
             pacer.at(at, move |now| sender.send((name, now >= at)).unwrap());
         }
+        all_there.send(()).unwrap();
         let called: Vec<_> = (0..5).map(|_| calls.recv_timeout(Duration::from_secs(30)).unwrap()).collect();
         assert_eq!(called, [("past", true), ("a", true), ("b", true), ("b2", true), ("c", true)]);
     }

@@ -2,12 +2,10 @@
 //! pods that it doesn't know, so no two kubelets of a machine may share one.
 
 use anyhow::{Context as _, Result, ensure};
+use fpga_test_kit::patience;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Longest time that a drop waits for the end of killed processes.
-const REMOVE: Duration = Duration::from_secs(5);
 
 /// Beginning of the names; the id of the test program and the node's address follow.
 const PREFIX: &str = "fpga-test-node-";
@@ -50,7 +48,8 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let deadline = Instant::now() + REMOVE;
+        // The killed processes end when they get a processor.
+        let deadline = Instant::now() + patience();
         for folder in &self.folders {
             while !remove_tree(folder) && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(20));
