@@ -78,13 +78,7 @@ pub const KERNEL_ARG_ACCESS_NONE: u32 = 0x11A3;
 /// `cl_kernel_arg_type_qualifier` of a pipe.
 pub const KERNEL_ARG_TYPE_PIPE: u64 = 1 << 3;
 
-/// `cl_platform_info` parameters that this crate reads.
-pub const PLATFORM_EXTENSIONS: u32 = 0x0904;
-pub const PLATFORM_EXTENSIONS_WITH_VERSION: u32 = 0x0907;
-
 /// `cl_device_info` parameters that this crate reads.
-pub const DEVICE_EXTENSIONS: u32 = 0x1030;
-pub const DEVICE_EXTENSIONS_WITH_VERSION: u32 = 0x1060;
 pub const DEVICE_HOST_MEM_CAPABILITIES_INTEL: u32 = 0x4190;
 pub const DEVICE_DEVICE_MEM_CAPABILITIES_INTEL: u32 = 0x4191;
 pub const DEVICE_SINGLE_DEVICE_SHARED_MEM_CAPABILITIES_INTEL: u32 = 0x4192;
