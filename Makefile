@@ -150,7 +150,7 @@ documents: nextest mdbook ## Links, commands and reference of the documents, and
 	$(NEXTEST) --profile lint --test it --test repository -E 'package(fpga-book) | binary(repository)'
 
 .PHONY: test-opencl
-test-opencl: setup servers musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (6 minutes)
+test-opencl: setup servers musl nextest build ## Everything over OpenCL runtimes: programs in C over PoCL, and Intel's emulator and CPU runtime from PyPI (8 minutes)
 	@hack/test-opencl.sh $(NEXTEST)
 
 .PHONY: random-programs
@@ -175,7 +175,7 @@ node-possible: ## Say why this machine can't have real nodes, if it can't
 	@hack/node-possible.sh
 
 .PHONY: test-node
-test-node: node-possible setup control-plane node helm registry envoy nextest build ## End to end on real nodes, kubelet and containerd (as root, on Linux; 21 minutes)
+test-node: node-possible setup control-plane node helm registry envoy nextest build ## End to end on real nodes, kubelet and containerd (as root, on Linux; 18 minutes)
 	$(NEXTEST) --profile node --test real_node --test end_to_end --run-ignored all \
 	    -E 'binary(real_node) - test(/^(platforms|network_policies)::/) | test(/on_real_nodes/) - test(/timing::/)'
 
