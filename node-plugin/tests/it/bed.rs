@@ -229,8 +229,10 @@ impl Bed {
     /// The tokens that the board's manager reads.
     pub fn tokens(&self) -> Vec<String> {
         let folder = self.folder.path().join("run/tokens").join(BOARD).join(NAMESPACE);
-        let files = fs::read_dir(folder).into_iter().flatten();
-        files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+        let files = fs::read_dir(folder).into_iter().flatten().map(|file| file.unwrap().path());
+        // A file that will take a token's place has another name, and may be empty or gone.
+        let is_token = |file: &PathBuf| !file.file_name().unwrap().as_encoded_bytes().starts_with(b".");
+        files.filter(is_token).map(|file| fs::read_to_string(file).unwrap()).collect()
     }
 
     /// The files that the only container sees as its bitstreams.

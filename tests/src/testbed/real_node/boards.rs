@@ -283,7 +283,9 @@ impl Boards {
     pub fn tokens(&self, board: &str, namespace: &str) -> Vec<String> {
         let folder = self.root.join(format!("run/fpga/tokens/{board}/{namespace}"));
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+        // A file that will take a token's place has another name, and may be empty.
+        let tokens = files.filter(|file| !file.file_name().as_encoded_bytes().starts_with(b"."));
+        tokens.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
     }
 
     /// Fails with the end of the log if a program that should run has ended.
