@@ -38,7 +38,7 @@ pub use objects::event::{Event, Profiling};
 pub use objects::image::{self, Image, ImageFormat, ImageInitial, ImageRegion, ImageShape};
 pub use objects::kernel::{ArgValue, IndirectAccess, Kernel};
 pub use objects::kernel_info::{ArgInfo, ArgKind, KernelInfo, WorkGroupInfo};
-pub use objects::pipe::{HostEnd, MAX_PIPE_BYTES, Pipe};
+pub use objects::pipe::{HOST_PIPE_EXTENSION, HostEnd, MAX_PIPE_BYTES, Pipe};
 pub use objects::platform::{Device, Platform};
 pub use objects::program::{BinariesError, BuildInfo, DigestError, Program};
 pub use objects::queue::Queue;

@@ -6,6 +6,7 @@
 //! unknown in 1.2, but mandatory in 2.x, so a 2.x runtime appears as 1.2.
 
 use crate::cl;
+use fpga_client::HOST_PIPE_EXTENSION;
 use std::borrow::Cow;
 
 /// Highest claimed versions. Every function and query of these versions is implemented here, or may be refused.
@@ -69,9 +70,6 @@ const EXTENSIONS_OF_3: &[&str] = &[
 
 /// The extension with unified shared memory, which is kept where a device has such memory here, too.
 const USM_EXTENSION: &str = "cl_intel_unified_shared_memory";
-
-/// The extension with pipes of which the host has one end.
-pub const HOST_PIPE_EXTENSION: &str = "cl_intel_fpga_host_pipe";
 
 /// Whether there is unified shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,6 @@
 /// The name of the extension.
 pub const EXTENSION: &str = "cl_intel_fpga_host_pipe";
 
-/// Status of a write to a pipe without room (`CL_PIPE_FULL`).
-pub const PIPE_FULL: i32 = -1111;
 /// Status of a read from a pipe without packets (`CL_PIPE_EMPTY`).
 pub const PIPE_EMPTY: i32 = -1112;
 

@@ -3,17 +3,17 @@
 //! Packets are read one by one: a map for reading waits for packets in Intel's emulator. A map for writing reserves room
 //! in the pipe, so those are the vendor's.
 
-use crate::api::{call, check};
+use crate::api::check;
 use crate::extension::{extension, has_extension};
 use crate::handles::{Context, Handle as _, Memory};
 use crate::info::DeviceId;
-use crate::object::{self, Kind, VendorObject};
+use crate::object::{self, Kind};
+use crate::opencl2::create_pipe;
 use fpga_protocol::cl_error::{ClError, ClResult};
 use fpga_protocol::host_pipes::{EXTENSION, HostEnd, MAX_PIPE_BYTES, PIPE_EMPTY};
 use opencl_sys::{CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_map_flags, cl_mem};
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -96,7 +96,7 @@ impl HostPipe {
         max_packets: u32,
         end: HostEnd,
     ) -> ClResult<Self> {
-        if !has_host_pipes(device) {
+        if !has_extension(device, EXTENSION) {
             return Err(ClError::INVALID_OPERATION);
         }
         // A packet travels in one message, and a client says its size.
@@ -105,14 +105,18 @@ impl HostPipe {
         }
         let functions = Functions::of(device)?;
         let of = context.cell().clone();
-        let raw = create(&of, packet_size, max_packets, end)?;
+        let flags = match end {
+            HostEnd::Reads => CL_MEM_HOST_READ_ONLY,
+            HostEnd::Writes => CL_MEM_HOST_WRITE_ONLY,
+        };
+        let raw = create_pipe(&of, flags, packet_size, max_packets)?;
         let memory = Memory::own(raw, opencl_sys::CL_SUCCESS)?;
         let made = Arc::new(AtomicU64::new(0));
         let counts = Arc::clone(&made);
         // The pipe's packets are not kept.
         object::remember(memory.cell(), Kind::Other, move |_| {
             counts.fetch_add(1, Ordering::Relaxed);
-            create(&of, packet_size, max_packets, end)
+            create_pipe(&of, flags, packet_size, max_packets)
         });
         let maps = Mutex::default();
         Ok(Self { memory, end, packet_size: packet_size as usize, functions, made, maps })
@@ -229,22 +233,4 @@ impl HostPipe {
     fn end(&self, end: HostEnd) -> ClResult<cl_mem> {
         if self.end == end { self.memory.cell().alive() } else { Err(ClError::INVALID_MEM_OBJECT) }
     }
-}
-
-/// Whether the device has host pipes. Such a device also has pipes between kernels.
-pub(crate) fn has_host_pipes(device: DeviceId) -> bool {
-    has_extension(device, EXTENSION)
-}
-
-fn create(context: &VendorObject, packet_size: u32, max_packets: u32, end: HostEnd) -> ClResult<cl_mem> {
-    let flags = match end {
-        HostEnd::Reads => CL_MEM_HOST_READ_ONLY,
-        HostEnd::Writes => CL_MEM_HOST_WRITE_ONLY,
-    };
-    let mut status = 0;
-    // SAFETY: the context is live, and no properties are passed.
-    let pipe = unsafe {
-        call!(clCreatePipe(context.alive()?, flags, packet_size, max_packets, ptr::null(), &raw mut status))
-    };
-    check(status).map(|()| pipe)
 }

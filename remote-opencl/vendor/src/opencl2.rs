@@ -5,22 +5,26 @@
 //! no function is called for a device of an earlier version than the function's.
 
 use crate::api::{call, check};
+use crate::extension::has_extension;
 use crate::handles::{Context, Handle as _, Memory, Queue};
-use crate::host_pipe::has_host_pipes;
 use crate::info::{DeviceId, device_info, text};
 use crate::kernel::Kernel;
 use crate::object::{self, Kind, VendorObject};
 use crate::program::Program;
 use fpga_protocol::cl_error::{ClError, ClResult};
+use fpga_protocol::host_pipes::EXTENSION;
 use opencl_sys::{
     CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE, CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE, CL_DEVICE_VERSION,
     CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE, cl_command_queue, cl_mem,
-    cl_program,
+    cl_mem_flags, cl_program,
 };
 use std::ptr;
 
 /// Maximum number of sizes in a query about sub-groups, and in its answer.
 pub const MAX_SIZES: usize = 3;
+
+/// The flags of a pipe of which kernels have both ends.
+const KERNELS_ALONE: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
 
 impl DeviceId {
     /// Major and minor number of `CL_DEVICE_VERSION`; (1, 0) if the vendor's text is not valid.
@@ -104,9 +108,13 @@ fn become_default(context: &VendorObject, device: DeviceId, queue: cl_command_qu
     check(unsafe { call!(clSetDefaultDeviceCommandQueue(context.alive()?, device.0, queue)) })
 }
 
-fn create_pipe(context: &VendorObject, packet_size: u32, max_packets: u32) -> ClResult<cl_mem> {
+pub(crate) fn create_pipe(
+    context: &VendorObject,
+    flags: cl_mem_flags,
+    packet_size: u32,
+    max_packets: u32,
+) -> ClResult<cl_mem> {
     let mut status = 0;
-    let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
     // SAFETY: the context is live, and no properties are passed.
     let pipe = unsafe {
         call!(clCreatePipe(context.alive()?, flags, packet_size, max_packets, ptr::null(), &raw mut status))
@@ -136,13 +144,16 @@ impl Memory {
     /// # Errors
     /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device's version has no pipes, and it has no host pipes.
     pub fn pipe(context: &Context, device: DeviceId, packet_size: u32, max_packets: u32) -> ClResult<Self> {
-        if !has_host_pipes(device) {
+        if !has_extension(device, EXTENSION) {
             device.need((2, 0))?;
         }
         let of = context.cell().clone();
-        let pipe = Self::own(create_pipe(&of, packet_size, max_packets)?, opencl_sys::CL_SUCCESS)?;
+        let pipe =
+            Self::own(create_pipe(&of, KERNELS_ALONE, packet_size, max_packets)?, opencl_sys::CL_SUCCESS)?;
         // The pipe's packets are not kept.
-        object::remember(pipe.cell(), Kind::Other, move |_| create_pipe(&of, packet_size, max_packets));
+        object::remember(pipe.cell(), Kind::Other, move |_| {
+            create_pipe(&of, KERNELS_ALONE, packet_size, max_packets)
+        });
         Ok(pipe)
     }
 }

@@ -13,7 +13,7 @@ use fpga_protocol::v1::{self, call::Method, reply};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub use fpga_protocol::host_pipes::{HostEnd, MAX_PIPE_BYTES};
+pub use fpga_protocol::host_pipes::{EXTENSION as HOST_PIPE_EXTENSION, HostEnd, MAX_PIPE_BYTES};
 
 /// A pipe.
 #[derive(Debug)]

@@ -5,12 +5,11 @@ use crate::cl;
 use crate::entry::entry_points;
 use crate::handle::lookup;
 use crate::info::Answer;
-use crate::masks::HOST_PIPE_EXTENSION;
 use crate::memory;
 use crate::objects::{Context, MemObject, Memory};
 use crate::platforms::Platform;
 use fpga_client as client;
-use fpga_client::{ClError, HostEnd, MAX_PIPE_BYTES};
+use fpga_client::{ClError, HOST_PIPE_EXTENSION, HostEnd, MAX_PIPE_BYTES};
 use std::ffi::c_void;
 use std::sync::Arc;
 
